@@ -1,0 +1,1 @@
+"""Roost: a durable log, from an embedded queue in a folder upwards."""

@@ -1,0 +1,1 @@
+"""The durable queue in a folder: senders, receivers with positions, acknowledgements."""

@@ -1,0 +1,1 @@
+"""The `roost` command: one module for each group of subcommands."""

@@ -1,0 +1,1 @@
+"""Segment files: frames in files, cut into segments, plain or compressed."""

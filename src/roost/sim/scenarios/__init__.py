@@ -1,0 +1,1 @@
+"""The stories that the simulator can play, one module each."""
