@@ -6,4 +6,4 @@ Position = NewType("Position", int)
 """A place in a channel: bytes of frames before it, counted over all segments, for ever."""
 
 Durability = Literal["fsync", "interval", "os"]
-"""When a send returns: after an fsync, or in the page cache with (`interval`) or without a timer."""
+"""When a send returns: after an fsync, or in the page cache, with a timer (`interval`) or none."""

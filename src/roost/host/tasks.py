@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Protocol
 
 
-
 class Worker(Protocol):
     """Runs jobs one after the other, off the caller's thread and off every event loop."""
 
