@@ -1,0 +1,1 @@
+"""Benchmarks: one module for each subject, each with `run(quick) -> list[Claim]`."""
