@@ -1,0 +1,61 @@
+# Everything that is done here by one command. Each target sets up what it needs by itself, from
+# nothing but a Python of 3.11 or newer and the package registries; a second call is quick.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo check test bench sim power fuzz clean
+
+UV_VERSION := 0.13.8
+BIN := .venv/bin
+BOOT := .venv-boot/uv-$(UV_VERSION)
+SYNCED := .venv/.synced
+
+# The first Python on the path that is new enough and can make an environment; override at will.
+PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python3.14; do $$name -c \
+	'import ensurepip, sys, venv; assert sys.version_info >= (3, 11); print(sys.executable)' \
+	2>/dev/null && break; done)
+
+NAME ?= channel
+
+help:  ## print this list
+	@echo 'usage: make TARGET'
+	@sed -n 's/^\([a-z]*\):.*  ## /  \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+
+venv: $(SYNCED)  ## make .venv with everything for development
+
+# uv lives in an environment of its own, so that `uv sync` may keep .venv exactly as locked.
+$(BOOT):
+	@test -n '$(PYTHON)' || { echo 'Roost needs Python 3.11 or newer, with venv; say PYTHON=...' >&2; exit 1; }
+	'$(PYTHON)' -m venv --clear .venv-boot
+	.venv-boot/bin/python -m pip install --quiet 'uv==$(UV_VERSION)'
+	@touch $@
+
+$(SYNCED): pyproject.toml uv.lock $(wildcard src/roost/*/*.pyx src/roost/*/*.h) | $(BOOT)
+	UV_PYTHON_DOWNLOADS=never .venv-boot/bin/uv sync --quiet --frozen --python '$(PYTHON)'
+	@$(BIN)/python -c 'from importlib.util import find_spec as find; \
+	print("kernel: compiled" if find("roost.segments._kernel") else \
+	"kernel: plain Python, since there is no C compiler; it does the same, slower (make clean venv tries again)")'
+	@touch $@
+
+check: $(SYNCED)  ## format, lint, types, imports, tidiness, unit tests, scenarios: a minute
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/ruff check --quiet
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest -q tests/test_tidy.py tests/unit tests/scenarios
+
+test: $(SYNCED)  ## everything: check, all tests with coverage by branch, within 20 minutes
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/ruff check --quiet
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage report
+
+bench: $(SYNCED)  ## measure one subject: make bench NAME=channel, QUICK=1 for a short run
+	$(BIN)/python -m bench $(NAME) $(if $(QUICK),--quick)
+
+clean:  ## remove everything that make has made, the environments too
+	rm -rf .venv .venv-boot build dist src/*.egg-info src/roost/*/*.so src/roost/segments/_kernel.c
+	rm -rf .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
