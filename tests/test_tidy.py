@@ -1,0 +1,340 @@
+"""The habits of this code base, as rules that fail.
+
+Each rule reads the tree and lists what breaks it, and says what to do about it. Numbers are
+ratchets: they may be lowered by whoever makes it possible, and are never raised.
+"""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import roost.errors
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+TOOLS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+
+# The modules and packages that act; every other module is pure: it decides, and neither waits nor
+# touches the machine. Which parts of the machine these may import says the contract `purity` in
+# pyproject.toml.
+IMPURE = {
+    "roost.host.posix": "the real disk and the real workers",
+    "roost.cli": "the entry points",
+    "roost.sim": "the world that the production code runs in",
+}
+
+FUNCTION_LINES_MAX = 50
+FILE_LINES_P90 = 400
+FILE_LINES_MAX = 700
+PURE_SHARE_MIN = 0.5
+
+# Each word with one letter in brackets, so that this line does not break its own rule.
+BANNED_WORDS = re.compile(r"\b(TO[D]O|FIX[M]E|XX[X])\b")
+BANNED_NAMES = {"manager", "helper", "helpers", "util", "utils", "data", "info"}
+SILENCED = re.compile(r"#\s*(type:\s*ignore(?!\[)|noqa(?!: ?[A-Z]))")
+SKIPS = {"skip", "skipif", "skipIf", "skipUnless", "xfail", "importorskip", "SkipTest"}
+
+
+class Source(msgspec.Struct, frozen=True):
+    """One Python file: where it stands, its text and its tree."""
+
+    path: Path
+    text: str
+    tree: ast.Module
+
+    @property
+    def name(self) -> str:
+        """The path from the repository's root, as one writes it."""
+        return self.path.relative_to(ROOT).as_posix()
+
+    @property
+    def module(self) -> str:
+        """The name that it is imported by; a package is named by its folder."""
+        parts = self.path.relative_to(ROOT).with_suffix("").parts
+        parts = parts[1:] if parts[0] == "src" else parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def sources(*folders: str) -> tuple[Source, ...]:
+    """Read all Python files of some folders of the repository."""
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    assert paths, f"there is no Python in {folders}"
+    texts = [(path, path.read_text()) for path in paths]
+    return tuple(Source(path, text, ast.parse(text)) for path, text in texts)
+
+
+def everything() -> tuple[Source, ...]:
+    """Read all Python that is ours."""
+    return sources("src", "tests", "bench", "demo")
+
+
+def verdict(advice: str, complaints: list[str]) -> None:
+    """Fail with the advice and the places, if there are any."""
+    assert not complaints, "\n  ".join([advice, *complaints])
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Every function and method, however deep."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def docstring_lines(tree: ast.AST) -> set[int]:
+    """Tell which lines belong to docstrings."""
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                lines |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    return lines
+
+
+def code_lines(source: Source) -> set[int]:
+    """Tell which lines are neither blank nor prose."""
+    lines = enumerate((line.strip() for line in source.text.splitlines()), 1)
+    return {n for n, line in lines if line and line[0] != "#"} - docstring_lines(source.tree)
+
+
+def imports(source: Source) -> set[str]:
+    """Name every module that may be imported by a file: `from a import b` may mean `a.b`."""
+    names: set[str] = set()
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def is_pure(module: str) -> bool:
+    """Tell whether neither a module nor a package around it is in the table."""
+    return not any(module == name or module.startswith(f"{name}.") for name in IMPURE)
+
+
+def touching() -> set[str]:
+    """Name the modules that import-linter lets touch the machine."""
+    (purity,) = (c for c in TOOLS["importlinter"]["contracts"] if c["id"] == "purity")
+    return {edge.split(" -> ")[0] for edge in purity["ignore_imports"]}
+
+
+def test_functions_fit_on_one_screen() -> None:
+    complaints: list[str] = []
+    for source in everything():
+        lines = code_lines(source)
+        for function in functions(source.tree):
+            span = range(function.lineno, (function.end_lineno or function.lineno) + 1)
+            size = len(lines & set(span))
+            if size > FUNCTION_LINES_MAX:
+                complaints.append(f"{source.name}:{function.lineno} {function.name}: {size} lines")
+
+    verdict(
+        f"A function shows one idea in {FUNCTION_LINES_MAX} lines of code: keep the branching in "
+        "it and move the straight lines into functions of their own.",
+        complaints,
+    )
+
+
+def test_files_stay_readable_in_one_sitting() -> None:
+    sizes = sorted((len(source.text.splitlines()), source.name) for source in everything())
+    p90 = sizes[int(0.9 * len(sizes))]
+
+    verdict(
+        f"A file has at most {FILE_LINES_MAX} lines: find the second idea in it and give it a "
+        "file.",
+        [f"{name}: {lines} lines" for lines, name in sizes if lines > FILE_LINES_MAX],
+    )
+    assert p90[0] <= FILE_LINES_P90, (
+        f"Nine of ten files have at most {FILE_LINES_P90} lines, but {p90[1]} has {p90[0]}: "
+        "divide some of the largest."
+    )
+
+
+def test_pure_modules_neither_wait_nor_open_nor_import_one_that_does() -> None:
+    asynchronous = (ast.Await, ast.AsyncFor, ast.AsyncWith, ast.AsyncFunctionDef)
+    modules = {source.module for source in sources("src")}
+    complaints: list[str] = []
+    for source in sources("src"):
+        if not is_pure(source.module):
+            continue
+        complaints.extend(
+            f"{source.name}:{node.lineno} is asynchronous"
+            for node in ast.walk(source.tree)
+            if isinstance(node, asynchronous)
+        )
+        complaints.extend(
+            f"{source.name}:{node.lineno} calls {node.func.id}()"
+            for node in ast.walk(source.tree)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in {"open", "input", "print"}
+        )
+        if source.path.name != "__init__.py":
+            acting = sorted(name for name in imports(source) & modules if not is_pure(name))
+            complaints.extend(f"{source.name} imports {name}" for name in acting)
+
+    verdict(
+        "A module is pure unless the table IMPURE in this file lists it: move the decision into "
+        "a pure class (calls in, effects out) and let a listed module carry it out, or list the "
+        "module with the reason.",
+        complaints,
+    )
+
+
+def test_the_lists_of_who_may_touch_the_machine_agree() -> None:
+    ruff = TOOLS["ruff"]["lint"]["per-file-ignores"]
+    paths = {name for name, codes in ruff.items() if name.startswith("src/") and "TID251" in codes}
+    excused = {source.module for source in sources("src") if source.name in paths}
+
+    assert excused == touching(), (
+        "Name in the TID251 entries of [tool.ruff.lint.per-file-ignores], one by one, the modules "
+        "that the contract `purity` in pyproject.toml names."
+    )
+    assert not {module for module in excused if is_pure(module)}, "They belong into IMPURE, too."
+    verdict(
+        "IMPURE names a module that is gone: remove it there.",
+        sorted(IMPURE.keys() - {source.module for source in sources("src")}),
+    )
+
+
+def test_most_code_runs_without_the_machine() -> None:
+    lines = {source.module: len(code_lines(source)) for source in sources("src")}
+    pure = sum(size for module, size in lines.items() if is_pure(module))
+
+    share = pure / sum(lines.values())
+
+    assert share >= PURE_SHARE_MIN, (
+        f"Only {share:.0%} of the code is pure, and it was {PURE_SHARE_MIN:.0%} at least: move "
+        "decisions out of the modules that carry them out."
+    )
+
+
+def test_no_module_is_dead() -> None:
+    modules = sources("src")
+    used = {name for source in modules for name in imports(source) - {source.module}}
+    used |= {script.partition(":")[0] for script in PROJECT["scripts"].values()}
+    used |= {source.module for source in modules if source.path.name == "__main__.py"}
+    packages = {source.module for source in modules if source.path.name == "__init__.py"}
+
+    verdict(
+        "Every module of src is imported by another or is an entry point: use it or remove it.",
+        sorted({source.module for source in modules} - used - packages),
+    )
+
+
+def test_every_package_says_what_lives_in_it() -> None:
+    packages = {source.path.parent for source in sources("src", "bench")} - {ROOT / "src"}
+
+    verdict(
+        "A package's __init__.py says in a docstring what lives there.",
+        [
+            str(package.relative_to(ROOT))
+            for package in sorted(packages)
+            if not (init := package / "__init__.py").exists()
+            or not ast.get_docstring(ast.parse(init.read_text()))
+        ],
+    )
+
+
+def test_nothing_is_left_for_later() -> None:
+    texts = [(source.name, source.text) for source in everything()]
+    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "Makefile"]
+    texts += [(path.relative_to(ROOT).as_posix(), path.read_text()) for path in documents]
+
+    verdict(
+        "Finish it, or write down in the CHANGELOG or an ADR what is not there: no notes to self.",
+        [
+            f"{name}:{number} {line.strip()}"
+            for name, text in texts
+            for number, line in enumerate(text.splitlines(), 1)
+            if BANNED_WORDS.search(line)
+        ],
+    )
+
+
+def test_names_say_what_a_thing_is() -> None:
+    named = [(f"{source.name}:1", source.path.stem) for source in everything()]
+    named += [
+        (f"{source.name}:{node.lineno}", node.name)
+        for source in everything()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+    verdict(
+        f"Name it by what it is; these words say nothing: {sorted(BANNED_NAMES)}.",
+        [
+            f"{place} {name}"
+            for place, name in named
+            if {word.lower() for word in re.findall(r"[A-Z]?[a-z]+", name)} & BANNED_NAMES
+        ],
+    )
+
+
+def test_every_silenced_warning_says_which() -> None:
+    verdict(
+        "Write `type: ignore[code]` or `noqa: CODE`, with the reason behind it.",
+        [
+            f"{source.name}:{number} {line.strip()}"
+            for source in everything()
+            for number, line in enumerate(source.text.splitlines(), 1)
+            if SILENCED.search(line)
+        ],
+    )
+
+
+def test_no_test_is_skipped() -> None:
+    verdict(
+        "A test runs everywhere or does not exist: choose another way in the code under test.",
+        [
+            f"{source.name}:{node.lineno} {ast.unparse(node)}"
+            for source in sources("tests")
+            for node in ast.walk(source.tree)
+            if isinstance(node, ast.Attribute) and node.attr in SKIPS
+        ],
+    )
+
+
+def test_tests_neither_sleep_nor_mock() -> None:
+    complaints: list[str] = []
+    for source in sources("tests"):
+        imported = sorted(name for name in imports(source) if re.search(r"\bmock\b", name))
+        complaints.extend(f"{source.name} imports {name}" for name in imported)
+        complaints.extend(
+            f"{source.name}:{node.lineno} {ast.unparse(node)}"
+            for node in ast.walk(source.tree)
+            if isinstance(node, ast.Attribute)
+            and ast.unparse(node) in {"time.sleep", "monkeypatch.setattr"}
+        )
+
+    verdict(
+        "Wait for an event with a deadline, or drive the clock; pass a real or a simulated part "
+        "in place of a mock.",
+        complaints,
+    )
+
+
+def test_the_drawn_tree_of_errors_is_the_tree_of_classes() -> None:
+    drawn: dict[str, str] = {}
+    path: list[str] = []
+    for line in (roost.errors.__doc__ or "").splitlines():
+        if found := re.match(r"( {4}[ │├└─]*)([A-Z]\w+)", line):
+            depth = (len(found[1]) - 4) // 3
+            path[depth:] = [found[2]]
+            drawn[found[2]] = path[depth - 1] if depth else "Exception"
+
+    classes = {
+        name: value.__bases__[0].__name__
+        for name, value in vars(roost.errors).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
+
+    assert drawn == classes, "Draw in the docstring of roost.errors what its classes are."
