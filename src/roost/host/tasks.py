@@ -14,11 +14,17 @@ class Worker(Protocol):
     def start(self, steps: Iterator[None], *, delay_s: float = 0.0) -> None:
         """Run a job to its end once `delay_s` has passed, after the jobs that are ready before it.
 
-        A job handles its own errors; one that escapes is a defect and is reported loudly.
+        A job handles its own errors; one that escapes is a defect and is reported loudly. Once
+        `stop` was called, a job without delay raises `Closed`, and one with a delay is dropped
+        as if it had been waiting (so a job that repeats itself needs no care at the end).
         """
 
     def stop(self) -> None:
-        """Run what is ready, drop what is still delayed, and end. Stopping twice does nothing."""
+        """Run what is ready, drop what is still delayed, and end. Stopping twice does nothing.
+
+        A job may stop its own worker: then the call returns at once, and the worker ends after
+        that job and the ready ones behind it.
+        """
 
 
 class Tasks(Protocol):

@@ -1,0 +1,123 @@
+"""The machine's own clock, chance and threads: the real side of three seams.
+
+Together with `posix` (its disk) and `net` (its network) this is all that Roost ever uses of the
+machine it runs on.
+"""
+
+import heapq
+import itertools
+import random
+import threading
+import time
+from collections.abc import Iterator
+
+from roost.errors import Closed
+from roost.host.random import Rng
+from roost.host.tasks import Worker
+
+
+class SystemClock:
+    """The clock of the machine that we run on."""
+
+    def now(self) -> float:
+        """Tell the seconds since some fixed moment; never less than it told before."""
+        return time.monotonic()
+
+    def wall(self) -> float:
+        """Tell the seconds since the epoch, as far as this machine knows."""
+        return time.time()
+
+
+def system_rng() -> Rng:
+    """Draw from the operating system, each time anew.
+
+    A generator that is only seeded there would repeat itself in both halves of a fork, and two
+    processes would give the same "unique" names.
+    """
+    return random.SystemRandom()
+
+
+class ThreadTasks:
+    """Workers that are threads."""
+
+    def worker(self, name: str) -> Worker:
+        """Make a worker; its thread, named `name`, begins with its first job."""
+        return _ThreadWorker(name)
+
+
+class _ThreadWorker:
+    """One daemon thread and the jobs that wait for it; an idle one only waits on a condition.
+
+    The steps of a job follow each other without a pause: the system's scheduler already puts
+    anything else between them.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._changed = threading.Condition()
+        # Due time, order of arrival (it breaks ties, so jobs are never compared), job.
+        self._jobs: list[tuple[float, int, Iterator[None]]] = []
+        self._arrivals = itertools.count()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    def start(self, steps: Iterator[None], *, delay_s: float = 0.0) -> None:
+        with self._changed:
+            if self._stopping:
+                if delay_s > 0:
+                    return
+                raise Closed(f"worker {self._name} was stopped; it takes no more jobs")
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()
+                self._thread = thread
+            due_s = time.monotonic() + delay_s
+            heapq.heappush(self._jobs, (due_s, next(self._arrivals), steps))
+            self._changed.notify()
+
+    def stop(self) -> None:
+        with self._changed:
+            if not self._stopping:
+                self._stopping = True
+                now = time.monotonic()
+                # A sorted list is a heap.
+                self._jobs = sorted(job for job in self._jobs if job[0] <= now)
+                self._changed.notify()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _run(self) -> None:
+        while self._run_one():
+            pass
+
+    def _run_one(self) -> bool:
+        # A call of its own, so that a waiting thread keeps no finished job (and what it refers
+        # to) alive.
+        steps = self._take()
+        if steps is None:
+            return False
+        try:
+            for _ in steps:
+                pass
+        except BaseException as error:  # noqa: BLE001 (a defect must not end the jobs behind it)
+            threading.excepthook(
+                threading.ExceptHookArgs(
+                    (type(error), error, error.__traceback__, threading.current_thread())
+                )
+            )
+        return True
+
+    def _take(self) -> Iterator[None] | None:
+        """Wait for the next job that is due; None once there will be none."""
+        with self._changed:
+            while True:
+                if not self._jobs:
+                    if self._stopping:
+                        return None
+                    self._changed.wait()
+                    continue
+                wait_s = self._jobs[0][0] - time.monotonic()
+                if wait_s <= 0:
+                    return heapq.heappop(self._jobs)[2]
+                self._changed.wait(min(wait_s, threading.TIMEOUT_MAX))
