@@ -26,16 +26,24 @@ TOOLS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["to
 IMPURE = {
     "roost.channel.catalogue": "opens the segment files that readers want",
     "roost.channel.flush": "syncs files, in threads and on workers",
+    "roost.channel.machine": "one open channel, behind one lock",
     "roost.channel.positions": "stores receivers' positions in the file `offset`",
+    "roost.channel.reading": "reads for one receiver",
     "roost.channel.recover": "puts a folder right",
     "roost.channel.tail": "writes the growing segment",
+    "roost.channel.upkeep": "compresses and removes segment files",
     "roost.channel.wait": "blocks threads and suspends tasks",
     "roost.channel.walk": "reads what the catalogue opens",
     "roost.cli": "the entry points",
+    "roost.host.net": "connections",
+    "roost.host.posix": "the real disk",
     "roost.host.system": "the real clock, chance and workers",
     "roost.segments.file": "reads and writes segment files",
+    "roost.segments.plain": "takes locks of its own, where the kernel has the interpreter's",
     "roost.sim": "the world that the production code runs in",
 }
+# They act, but only on what is theirs, and nobody outside can tell: who imports them stays pure.
+DISCREET = {"roost.segments.plain"}
 SEAMS = {f"roost.host.{name}" for name in ("clock", "disk", "net", "tasks")}
 
 FUNCTION_LINES_MAX = 50
@@ -169,7 +177,7 @@ def test_files_stay_readable_in_one_sitting() -> None:
 
 def test_pure_modules_neither_wait_nor_act_nor_import_one_that_does() -> None:
     asynchronous = (ast.Await, ast.AsyncFor, ast.AsyncWith, ast.AsyncFunctionDef)
-    acting = {s.module for s in sources("src") if not is_pure(s.module)}
+    acting = {s.module for s in sources("src") if not is_pure(s.module)} - DISCREET
     complaints: list[str] = []
     for source in sources("src"):
         if not is_pure(source.module):
@@ -215,10 +223,10 @@ def test_the_lists_of_who_may_touch_the_machine_agree() -> None:
 
 
 def test_most_code_runs_without_the_machine() -> None:
-    lines = {source.module: len(code_lines(source)) for source in sources("src")}
-    apart = sum(size for module, size in lines.items() if module not in touching())
+    product = [source for source in sources("src") if not source.module.startswith("roost.sim")]
+    lines = {source.module: len(code_lines(source)) for source in product}
 
-    share = apart / sum(lines.values())
+    share = sum(lines[module] for module in lines.keys() - touching()) / sum(lines.values())
 
     assert share >= APART_SHARE_MIN, (
         f"Only {share:.0%} of the code imports nothing of the machine, and it was "
