@@ -245,6 +245,8 @@ def _snappy_checksum(block: bytes) -> bytes:
 
 
 def _snappy_pieces(stream: _Stream) -> Iterator[bytes]:
+    if stream.ended():
+        return  # that is what the writer of the published original makes of nothing
     if stream.take(len(_SNAPPY_BEGIN)) != _SNAPPY_BEGIN:
         raise BadStream(0, "it does not begin as a snappy stream")
     while not stream.ended():

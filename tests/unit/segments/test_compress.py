@@ -286,7 +286,7 @@ def test_a_flipped_byte_is_refused_or_changes_nothing(method: Method, sample: st
 
 
 @every_method
-@every_sample
+@pytest.mark.parametrize("sample", ["packed", "noise"])
 def test_a_stream_cut_anywhere_is_refused(method: Method, sample: str) -> None:
     content = SAMPLES[sample]
     stream = pack(method, content)
@@ -475,6 +475,12 @@ def test_snappy_chunks_to_be_skipped_are_skipped_wherever_they_stand() -> None:
 
 def test_snappy_streams_laid_end_to_end_are_one() -> None:
     assert unpack("snappy", (SNAPPY_BEGIN + HELLO) * 2 + SNAPPY_BEGIN, 10) == b"hellohello"
+
+
+def test_a_snappy_stream_without_a_byte_holds_nothing() -> None:
+    assert unpack("snappy", b"", 0) == b""
+    with pytest.raises(BadStream, match="byte 0: it holds 1 bytes less than 1"):
+        unpack("snappy", b"", 1)
 
 
 def test_a_snappy_chunk_may_hold_nothing() -> None:
