@@ -1,0 +1,65 @@
+"""Metrics are plain integers until somebody looks; then they have names, meanings and labels."""
+
+import re
+
+from roost.host.metrics import ChannelMetrics, Sample, collect, render_prometheus
+
+
+def test_a_group_begins_at_zero_and_counts_like_any_integer() -> None:
+    metrics = ChannelMetrics()
+
+    metrics.sends += 1
+    metrics.sends += 1
+    metrics.sent_bytes += 100
+
+    figures = {sample.name: sample.value for sample in collect(metrics)}
+    assert figures.pop("channel_sends") == 2
+    assert figures.pop("channel_sent_bytes") == 100
+    assert set(figures.values()) == {0}
+
+
+def test_a_group_takes_no_name_that_is_not_declared() -> None:
+    assert not hasattr(ChannelMetrics(), "__dict__")
+
+
+def test_every_metric_says_what_it_means() -> None:
+    for sample in collect(ChannelMetrics()):
+        assert re.fullmatch(r"channel_[a-z_]+", sample.name)
+        assert sample.meaning
+
+
+def test_samples_of_one_name_stand_together_under_one_heading() -> None:
+    one, other = ChannelMetrics(sends=1), ChannelMetrics(sends=2)
+    samples = [*collect(one, channel="one"), *collect(other, channel="other")]
+
+    text = render_prometheus(sample for sample in samples if sample.name == "channel_sends")
+
+    assert text == (
+        "# HELP roost_channel_sends_total messages sent\n"
+        "# TYPE roost_channel_sends_total counter\n"
+        'roost_channel_sends_total{channel="one"} 1\n'
+        'roost_channel_sends_total{channel="other"} 2\n'
+    )
+
+
+def test_what_would_end_a_label_or_a_line_is_escaped() -> None:
+    sample = Sample(
+        name="odd",
+        meaning='a\\b\nc "d"',
+        labels={"path": 'C:\\"x"\ny', "mode": "os"},
+        value=3,
+    )
+
+    assert render_prometheus([sample]) == (
+        '# HELP roost_odd_total a\\\\b\\nc "d"\n'
+        "# TYPE roost_odd_total counter\n"
+        'roost_odd_total{path="C:\\\\\\"x\\"\\ny",mode="os"} 3\n'
+    )
+
+
+def test_a_sample_without_labels_has_no_braces() -> None:
+    assert "roost_channel_acks_total 0\n" in render_prometheus(collect(ChannelMetrics()))
+
+
+def test_nothing_renders_as_nothing() -> None:
+    assert render_prometheus([]) == ""
