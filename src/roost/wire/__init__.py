@@ -1,0 +1,1 @@
+"""Bytes to messages and back. Pure: nothing here touches the machine."""
