@@ -1,0 +1,103 @@
+"""Tells what the bytes of a segment are: good frames, damage, or a torn tail.
+
+Pure: it looks at bytes and answers; cutting, moving and reporting is the caller's. The two
+promises it keeps: a good frame is never given up because something before it is bad, and bytes
+below the durable bound are never called a tail.
+"""
+
+from typing import Final
+
+import msgspec
+
+from roost.segments.format import FRAME_BYTES, HEADER_BYTES
+from roost.segments.kernel import boundary, resume, scan
+
+_PIECE_BYTES: Final = 1 << 20
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """A range of file offsets that holds no good frame and must not be served or cut."""
+
+    start: int
+    stop: int
+
+
+class Survey(msgspec.Struct, frozen=True):
+    """What a segment turned out to be; all numbers are file offsets.
+
+    `end` is where the next frame goes. Bytes from `end` before `torn_stop` are a torn tail with
+    something in it; where they are equal, what follows `end` is zeros or nothing.
+    """
+
+    end: int
+    damages: tuple[Damage, ...]
+    torn_stop: int
+
+    @property
+    def torn_bytes(self) -> int:
+        """Tell how much of the tail is worth keeping aside."""
+        return self.torn_stop - self.end
+
+
+def nonzero_stop(view: memoryview, start: int, stop: int) -> int:
+    """Find the offset after the last byte in the range that is not zero; `start` if none is."""
+    while stop > start:
+        piece = max(start, stop - _PIECE_BYTES)
+        kept = bytes(view[piece:stop]).rstrip(b"\0")
+        if kept:
+            return piece + len(kept)
+        stop = piece
+    return start
+
+
+def survey(
+    view: memoryview, *, stop: int, bound: int, message_bytes_max: int, foreign: bool
+) -> Survey:
+    """Look at the frames of one segment file, up to the file offset `stop`.
+
+    `bound` is the file offset below which everything was durable. In a `foreign` folder, which
+    names no bound, good frames behind a bad one make it damage rather than a tail.
+    """
+    damages: list[Damage] = []
+    at = HEADER_BYTES
+    while True:
+        at, _ = scan(view, at, stop)
+        if at == stop:
+            return Survey(end=at, damages=tuple(damages), torn_stop=at)
+        again = -1
+        if at < bound or foreign:
+            again = resume(view, at + 1, stop, message_bytes_max)
+        if again < 0 and at < bound <= stop:
+            again = bound
+        if again < 0:
+            if at < bound:
+                damages.append(Damage(start=at, stop=stop))
+                return Survey(end=stop, damages=tuple(damages), torn_stop=stop)
+            return Survey(end=at, damages=tuple(damages), torn_stop=nonzero_stop(view, at, stop))
+        damages.append(Damage(start=at, stop=again))
+        at = again
+
+
+def frame_boundary(view: memoryview, *, stop: int, target: int) -> int:
+    """Find the frame boundary at or before the file offset `target`.
+
+    Hops from frame to frame. Where damage breaks the chain, a good frame that stands exactly at
+    `target` is a boundary too.
+    """
+    found = boundary(view, HEADER_BYTES, stop, target)
+    if found < target:
+        after_one, count = scan(view, target, min(stop, target + _frame_size(view, target)))
+        if count == 1 and not _reaches(view, found, target):
+            assert after_one > target
+            return target
+    return found
+
+
+def _frame_size(view: memoryview, at: int) -> int:
+    return FRAME_BYTES + int.from_bytes(view[at : at + 4], "big")
+
+
+def _reaches(view: memoryview, at: int, target: int) -> bool:
+    """Tell whether the frame at `at` is good and covers `target`."""
+    size = _frame_size(view, at)
+    return at + size > target and scan(view, at, at + size)[1] == 1
