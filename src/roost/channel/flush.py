@@ -1,0 +1,125 @@
+"""Syncs what was written, for all who wait, and moves the durable mark.
+
+The decisions are `SyncGroup`'s; here are the syncs themselves. One job at a time runs rounds of
+"see what is written, sync it, say so" until nothing is left. It runs on a worker, or in the
+thread of a sender that finds nobody syncing: one round of its own is quicker than handing over.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
+from typing import Final, Protocol
+
+from roost.channel.group import SyncGroup
+from roost.host.disk import File
+from roost.host.tasks import Worker
+
+
+class Syncable(Protocol):
+    """What a flusher makes durable. All methods are called with the channel's lock held."""
+
+    def pending(self) -> tuple[int, Sequence[File]]:
+        """Say how far it is written, and which files to sync, in order, to make that durable."""
+
+    def settled(self, durable: int) -> None:
+        """Note that everything before `durable` is durable now."""
+
+
+class Flusher:
+    """Group sync of one `Syncable`."""
+
+    def __init__(
+        self,
+        target: Syncable,
+        *,
+        durable: int,
+        lock: Lock,
+        worker: Worker,
+        failed: Callable[[OSError], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self.group: Final = SyncGroup(durable=durable)
+        self.scheduled = False
+        self._stopped = False
+        self._here: Final = Lock()
+        self._target: Final = target
+        self._lock: Final = lock
+        self._worker: Final = worker
+        self._failed: Final = failed
+        self._wake: Final = wake
+
+    def request(self) -> None:
+        """See to it that what is written by now gets synced, by the worker."""
+        with self._lock:
+            self.request_locked()
+
+    def request_locked(self) -> None:
+        """Do as `request` does, for a caller that holds the lock."""
+        if not self._stopped and self.group.claim():
+            self._worker.start(self._rounds())
+
+    def request_within(self, delay_s: float) -> None:
+        """See to it that what is written by now gets synced after at most `delay_s`."""
+        if not self.scheduled:
+            self.scheduled = True
+            self._worker.start(self._later(), delay_s=delay_s)
+
+    def sync_here(self) -> bool:
+        """Do one round in this thread unless somebody is at it; the worker does what is left."""
+        with self._lock:
+            claimed = not self._stopped and self.group.claim()
+        if not claimed:
+            return False
+        with self._here:
+            for _ in self._round():
+                pass
+            if self._more():
+                self._worker.start(self._rounds())
+        return True
+
+    def stop(self) -> None:
+        """Begin no more syncs, and wait for the one that a sender may be doing.
+
+        The worker's jobs are ended by stopping the worker, after this.
+        """
+        with self._lock:
+            self._stopped = True
+        with self._here:
+            pass
+
+    def _later(self) -> Iterator[None]:
+        self.scheduled = False
+        with self._lock:
+            claimed = not self._stopped and self.group.claim()
+        if claimed:
+            yield from self._rounds()
+
+    def _rounds(self) -> Iterator[None]:
+        while True:
+            yield from self._round()
+            if not self._more():
+                return
+
+    def _round(self) -> Iterator[None]:
+        with self._lock:
+            written, files = self._target.pending()
+            self.group.begin(max(written, self.group.durable))
+        try:
+            for file in files:
+                yield
+                file.sync()
+                yield
+        except OSError as error:
+            with self._lock:
+                self.group.fail()
+            self._failed(error)
+            return
+        with self._lock:
+            self._target.settled(self.group.done())
+        self._wake()
+
+    def _more(self) -> bool:
+        """Stop being the one who syncs, unless something was written since."""
+        with self._lock:
+            self.group.release()
+            # Released first: who writes after this look finds nobody syncing and claims it.
+            return self._target.pending()[0] > self.group.durable and self.group.claim()

@@ -1,0 +1,108 @@
+"""One handle on a receiver: everything about it that does not wait.
+
+The thread face and the asyncio face hold one each. Closing it lets go of its share exactly once,
+however often it is closed.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+from roost.channel.machine import Machine, Taken
+from roost.channel.reading import Reading
+from roost.errors import Closed, Invalid
+from roost.wire.codec import Codec
+
+T = TypeVar("T")
+
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+"""How many bytes one `recv_many` hands out at most, unless told otherwise."""
+
+
+def _none() -> None:
+    """Stand in for the cursor's step where the position is kept under the lock."""
+
+
+class Handle(Generic[T]):
+    """A share in one receiver."""
+
+    __slots__ = ("_closed", "_reading", "decode", "machine", "next")
+
+    def __init__(self, machine: Machine, reading: Reading, codec: Codec[T]) -> None:
+        self.machine: Final = machine
+        self.decode: Final = codec.decode
+        self.next: Callable[[], bytes | None] = (
+            reading.walk.cursor.next if reading.direct else _none
+        )
+        self._reading: Final = reading
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        """The receiver's name."""
+        return self._reading.place.mark.name
+
+    @property
+    def id(self) -> int:
+        """The receiver's number."""
+        return self._reading.place.mark.id
+
+    @property
+    def position(self) -> int:
+        """Where the first message stands that is not acknowledged."""
+        return self._reading.position
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many messages are out and not acknowledged."""
+        return self._reading.unacknowledged
+
+    @property
+    def awaited(self) -> int:
+        """What must be visible for the next message to be there."""
+        return self._reading.next_position + 1
+
+    def take(self, count_max: int, bytes_max: int) -> Taken:
+        """Take what there is, through the lock."""
+        if self._closed:
+            raise Closed(f"this handle of receiver {self.name!r} was closed")
+        return self.machine.take(self._reading, count_max, bytes_max)
+
+    def give_back(self, taken: Taken) -> None:
+        """Give back what was taken and did not arrive."""
+        self.machine.give_back(self._reading, taken.deliveries)
+
+    def decoded(self, payloads: list[bytes]) -> list[Any]:
+        """Turn payloads into messages."""
+        if self.decode is None:
+            return payloads
+        return [self.decode(payload) for payload in payloads]
+
+    def peek(self, count: int) -> list[Any]:
+        """Look at what comes next."""
+        check_count(count)
+        return self.decoded(self.machine.peek(self._reading, count))
+
+    def acknowledge(self, count: int) -> int:
+        """Acknowledge; the answer is what to wait for, or 0."""
+        if self._reading.auto_ack:
+            raise Invalid(
+                f"receiver {self.name!r} acknowledges by itself; open it with auto_ack=False"
+            )
+        return self.machine.acknowledge(self._reading, count)
+
+    def skip(self) -> int:
+        """Move behind damage."""
+        return self.machine.skip(self._reading)
+
+    def close(self) -> None:
+        """Let go of the share."""
+        if not self._closed:
+            self._closed = True
+            self.next = _none
+            self.machine.close_reading(self._reading)
+
+
+def check_count(count: int) -> None:
+    """Refuse a number of messages that makes no sense."""
+    if count < 1:
+        raise Invalid(f"{count} messages: ask for at least one")

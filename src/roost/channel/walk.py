@@ -1,0 +1,214 @@
+"""Walks over the messages of a channel, from window to window and from segment to segment.
+
+A `Cursor` hands out what lies whole in its window; the walk gives it the next window, and says
+`Corrupt` where no message can be had. Competing consumers may move the cursor, without the lock,
+while the walk looks: what is known about a position is checked again before it is used.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from roost.channel.catalogue import Catalogue
+from roost.errors import Corrupt
+from roost.segments.compress import BadStream
+from roost.segments.file import Segment, Source, damaged, decompressed
+from roost.segments.format import FRAME_BYTES, HEADER_BYTES
+from roost.segments.kernel import Cursor, Ends, Slot, boundary, resume, scan
+from roost.segments.scan import frame_boundary
+
+
+class Walk:
+    """One cursor's way through a channel. Every method is called with the channel's lock held."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        ends: Ends,
+        *,
+        position: int,
+        slot: Slot | None = None,
+        left: Callable[[], None] | None = None,
+    ) -> None:
+        self.cursor: Final = Cursor(ends, position=position, slot=slot)
+        self._catalogue: Final = catalogue
+        self._ends: Final = ends
+        self._left: Final = left
+        self._source: Source | None = None
+
+    def next(self) -> bytes | None:
+        """Give the next message, or None where readable messages end."""
+        while self._refill():
+            payload = self.cursor.next()
+            if payload is not None:
+                return payload
+        return None
+
+    def take(self, count_max: int, bytes_max: int) -> list[bytes]:
+        """Give the next messages, at least one unless there is none."""
+        taken: list[bytes] = []
+        while len(taken) < count_max and bytes_max > 0:
+            more = self.cursor.take(count_max - len(taken), bytes_max)
+            taken += more
+            bytes_max -= sum(map(len, more))
+            if more:
+                continue
+            try:
+                if not self._refill():
+                    break
+            except Corrupt:
+                if taken:
+                    break
+                raise
+        return taken
+
+    def _refill(self) -> bool:
+        """Open the window that holds the next message; False if there is none."""
+        while True:
+            position = self.cursor.position
+            if position >= self._ends.visible:
+                return False
+            source = self._source_at(position)
+            before = source.segment.end
+            view, begin = source.window(position, self._ends.visible if before is None else before)
+            if self.cursor.position != position:
+                continue
+            self.cursor.open_window(view, begin)
+            if self.cursor.position == position:
+                self._check_frame(view, position - begin, position)
+            return True
+
+    def _check_frame(self, view: memoryview, at: int, position: int) -> None:
+        """Make sure that the cursor will find a message here, or say what is wrong."""
+        size = FRAME_BYTES + int.from_bytes(view[at : at + 4], "big")
+        if position + size > self._ends.visible or scan(view, at, at + size)[1] != 1:
+            segment = self._segment()
+            raise damaged(
+                self._catalogue.folder / segment.name,
+                HEADER_BYTES + position - segment.begin,
+                "the message's checksum does not hold",
+            )
+
+    def _segment(self) -> Segment:
+        assert self._source is not None
+        return self._source.segment
+
+    def _source_at(self, position: int) -> Source:
+        source = self._source
+        if source is not None:
+            segment = source.segment
+            if segment.begin <= position and (segment.end is None or position < segment.end):
+                return source
+        segment = self._catalogue.find(position)
+        if segment.end is not None and position >= segment.end:
+            raise Corrupt(
+                f"the messages from position {position} on are missing behind {segment.name} in "
+                f"{self._catalogue.folder}. Restore what was removed, or go on behind the gap "
+                "with skip_corrupt().",
+                file=str(self._catalogue.folder / segment.name),
+                offset=HEADER_BYTES + position - segment.begin,
+            )
+        opened = self._catalogue.source(segment)
+        self.close()
+        self._source = opened
+        if source is not None and self._left is not None:
+            self._left()
+        return opened
+
+    def sealed(self, segment: Segment) -> None:
+        """Note that the growing segment got its end: its window may reach behind that."""
+        if self._source is not None and self._source.segment.number == segment.number:
+            self.cursor.close_window()
+            self._source.segment = segment
+
+    def close(self) -> None:
+        """Let go of the window and the file."""
+        self.cursor.close_window()
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+    # Damage
+
+    def behind_damage(self) -> int:
+        """Find where the next good message begins, from a position where none can be had."""
+        position = self.cursor.position
+        if position < self._catalogue.head:
+            return self._catalogue.head
+        if position >= self._ends.visible:
+            return position
+        segment = self._catalogue.find(position)
+        end = self._ends.visible if segment.end is None else segment.end
+        if position < end:
+            found = self._good_after(segment, position, end)
+            if found is not None:
+                return found
+        following = self._catalogue.after(segment)
+        return end if following is None else following.begin
+
+    def _good_after(self, segment: Segment, position: int, end: int) -> int | None:
+        """Find the first good message at or behind `position` in one segment."""
+        file = self._catalogue.open(segment)
+        try:
+            if segment.method is None:
+                stop = min(file.size(), HEADER_BYTES + end - segment.begin)
+                view = file.map(0, stop, writable=False)
+                view = view if view is not None else memoryview(file.read_at(0, stop))
+                start = HEADER_BYTES
+            else:
+                view, start = memoryview(_readable(decompressed(file, segment))), 0
+        finally:
+            file.close()
+        at = start + position - segment.begin
+        if at < len(view) and scan(view, at, len(view))[1]:
+            return position
+        found = resume(view, at + 1, len(view), self._catalogue.message_bytes_max)
+        return None if found < 0 else segment.begin + found - start
+
+
+def _readable(chunks: Iterator[bytes]) -> bytes:
+    """Join the chunks of a stream up to where it is damaged."""
+    whole = bytearray()
+    try:
+        for chunk in chunks:
+            whole += chunk
+    except BadStream:
+        pass
+    return bytes(whole)
+
+
+def aligned(catalogue: Catalogue, position: int, visible: int) -> int:
+    """Find the message boundary at or before a position that somebody wrote down."""
+    if position >= visible or position < catalogue.head:
+        return position
+    segment = catalogue.find(position)
+    if position == segment.begin or (segment.end is not None and position >= segment.end):
+        return position
+    file = catalogue.open(segment)
+    try:
+        if segment.method is not None:
+            return _aligned_packed(decompressed(file, segment), segment, position)
+        end = visible if segment.end is None else segment.end
+        stop = min(file.size(), HEADER_BYTES + end - segment.begin)
+        view = file.map(0, stop, writable=False)
+        at = frame_boundary(
+            view if view is not None else memoryview(file.read_at(0, stop)),
+            stop=stop,
+            target=HEADER_BYTES + position - segment.begin,
+        )
+        return segment.begin + at - HEADER_BYTES
+    finally:
+        file.close()
+
+
+def _aligned_packed(chunks: Iterator[bytes], segment: Segment, position: int) -> int:
+    begin, buffer = segment.begin, b""
+    try:
+        for chunk in chunks:
+            buffer += chunk
+            at = boundary(memoryview(buffer), 0, len(buffer), position - begin)
+            begin, buffer = begin + at, buffer[at:]
+            if begin + FRAME_BYTES + int.from_bytes(buffer[:4], "big") > position:
+                break
+    except BadStream:
+        return position  # the receiver comes to the damage, and says so
+    return begin
