@@ -5,7 +5,6 @@ receivers. Everything that happens afterwards is in `machine`.
 """
 
 import errno
-from os import PathLike
 from pathlib import Path
 from typing import (
     Any,
@@ -77,13 +76,13 @@ class FileChannel(Generic[T]):
 
     @overload
     def __init__(
-        self: "FileChannel[bytes]", path: str | PathLike[str], **options: Unpack[_Options]
+        self: "FileChannel[bytes]", path: str | Path, **options: Unpack[_Options]
     ) -> None: ...
 
     @overload
     def __init__(
         self: "FileChannel[Any]",
-        path: str | PathLike[str],
+        path: str | Path,
         *,
         codec: CodecName,
         **options: Unpack[_Options],
@@ -91,12 +90,12 @@ class FileChannel(Generic[T]):
 
     @overload
     def __init__(
-        self, path: str | PathLike[str], *, codec: Codec[T], **options: Unpack[_Options]
+        self, path: str | Path, *, codec: Codec[T], **options: Unpack[_Options]
     ) -> None: ...
 
     def __init__(
         self,
-        path: str | PathLike[str],
+        path: str | Path,
         *,
         durability: Durability = "fsync",
         codec: Codec[T] | CodecName = "bytes",

@@ -10,6 +10,7 @@ safe, and after a failed write or sync nothing is acknowledged any more.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -150,19 +151,15 @@ class Machine:
         """Store one message where the window could not take it, and return its position."""
         with self.lock:
             self._check_sending()
-            try:
+            with self._writing():
                 return self.tail.append(payload)
-            except OSError as error:
-                raise self._unknown(error) from error
 
     def append_many(self, payloads: Sequence[bytes]) -> tuple[int, int]:
         """Store messages one behind the other; return where they begin and end."""
         with self.lock:
             self._check_sending()
-            try:
+            with self._writing():
                 return self.tail.append_many(payloads), self.ends.written
-            except OSError as error:
-                raise self._unknown(error) from error
 
     def after_send(self) -> None:
         """Do what follows a send in the modes that do not wait for a sync."""
@@ -175,10 +172,8 @@ class Machine:
         """Begin a new segment if the next message does, to have its syncs done beforehand."""
         with self.lock:
             self._check_sending()
-            try:
+            with self._writing():
                 self.tail.roll_if_full()
-            except OSError as error:
-                raise self._unknown(error) from error
 
     async def off_loop(self, work: Callable[[], None]) -> None:
         """Have a worker do what blocks, and suspend this task meanwhile."""
@@ -224,13 +219,27 @@ class Machine:
         if self.closed:
             raise Closed(f"the channel {self.folder} was closed")
 
-    def _unknown(self, error: OSError) -> Unknown:
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
         """Fail the channel for a write that may have been done in part. Lock held."""
-        self._fail(error)
-        return Unknown(
-            f"a message may or may not be in {self.folder}: {self.failure}. Close the channel, "
-            "open it again, and look at what is there."
-        )
+        try:
+            yield
+        except OSError as error:
+            self._fail(error)
+            raise Unknown(
+                f"it may or may not have been done in {self.folder}: {self.failure}. Close the "
+                "channel, open it again, and look at what is there."
+            ) from error
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """Say that a read failed; nothing was moved by it. Lock held."""
+        try:
+            yield
+        except OSError as error:
+            raise Unavailable(
+                f"{self.folder} cannot be read now: {error}. No message was taken; try again."
+            ) from error
 
     # Receiving
 
@@ -244,14 +253,15 @@ class Machine:
                 place = self._positions.find(name)
                 if place is None:
                     place = self._new_place(name, start)
-                reading = Reading(
-                    place,
-                    self.catalogue,
-                    self.ends,
-                    auto_ack=auto_ack,
-                    direct=auto_ack and not self._fsync,
-                    moved=self.upkeep.look,
-                )
+                with self._looking():
+                    reading = Reading(
+                        place,
+                        self.catalogue,
+                        self.ends,
+                        auto_ack=auto_ack,
+                        direct=auto_ack and not self._fsync,
+                        moved=self.upkeep.look,
+                    )
                 self._readings[name] = reading
             elif reading.auto_ack != auto_ack:
                 raise Invalid(
@@ -274,10 +284,8 @@ class Machine:
                     f"start={start!r}: 'head', 'tail', or a position from {self.catalogue.head} "
                     f"to {self.ends.visible}"
                 )
-        try:
+        with self._writing():
             return self._positions.add(name, position)
-        except OSError as error:
-            raise self._unknown(error) from error
 
     def close_reading(self, reading: Reading) -> None:
         """Let go of one handle; with the last one, what was not acknowledged comes again."""
@@ -291,7 +299,8 @@ class Machine:
         """Look at the next messages without handing them out."""
         with self.lock:
             self._check_open()
-            return reading.peek(count)
+            with self._looking():
+                return reading.peek(count)
 
     def check_arriving(self) -> None:
         """Raise if nothing will ever arrive any more."""
@@ -305,12 +314,14 @@ class Machine:
         """Hand out the next messages, none if there are none."""
         with self.lock:
             self._check_open()
-            if reading.direct:
-                return Taken(payloads=reading.walk.take(count_max, bytes_max), deliveries=[])
-            deliveries = reading.take(count_max, bytes_max)
+            with self._looking():
+                if reading.direct:
+                    return Taken(payloads=reading.walk.take(count_max, bytes_max), deliveries=[])
+                deliveries = reading.take(count_max, bytes_max)
             kept = 0
             if reading.auto_ack and deliveries:
-                reading.settle(deliveries)
+                with self._writing():
+                    reading.settle(deliveries)
                 kept = self._moved()
             payloads = [delivery.payload for delivery in deliveries]
             return Taken(payloads=payloads, deliveries=deliveries, kept=kept)
@@ -319,12 +330,13 @@ class Machine:
         """Acknowledge the oldest messages taken; the answer is what to wait for, or 0."""
         with self.lock:
             self._check_open()
-            reading.acknowledge(count)
+            with self._writing():
+                reading.acknowledge(count)
             return self._moved()
 
     def give_back(self, reading: Reading, deliveries: list[Delivery]) -> None:
         """Take messages back that were handed out but did not arrive."""
-        with self.lock:
+        with self.lock, self._writing():
             reading.give_back(deliveries)
         self.arrivals.wake_all()
 
@@ -333,7 +345,10 @@ class Machine:
         with self.lock:
             self._check_open()
             before = reading.walk.cursor.position
-            reading.skip_to(reading.walk.behind_damage())
+            with self._looking():
+                behind = reading.walk.behind_damage()
+            with self._writing():
+                reading.skip_to(behind)
             self._moved()
             return reading.walk.cursor.position - before
 
@@ -375,10 +390,8 @@ class Machine:
                 raise NotFound(f"there is no receiver {name!r} in {self.folder}")
             if name in self._readings:
                 raise Invalid(f"receiver {name!r} is in use; close its handles first")
-            try:
+            with self._writing():
                 self._positions.remove(place)
-            except OSError as error:
-                raise self._unknown(error) from error
             self.upkeep.look()
 
     # What the data's flusher asks; see `Syncable`
@@ -469,15 +482,13 @@ class Machine:
             self._finish_waiting()
 
     def _settle_all(self) -> None:
-        try:
+        with self._writing():
             self.tail.cut()
             self.tail.sync_all = True
             for file in self.pending()[1]:
                 file.sync()
             self._bound.store(self.ends.written)
             self._positions.sync()
-        except OSError as error:
-            raise self._unknown(error) from error
         self.data.group.end(self.ends.written)
         self.marks.group.end(self._positions.stored())
         self.ends.visible = self.ends.written

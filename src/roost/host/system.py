@@ -6,7 +6,9 @@ machine it runs on.
 
 import heapq
 import itertools
+import os
 import random
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -35,6 +37,11 @@ def system_rng() -> Rng:
     processes would give the same "unique" names.
     """
     return random.SystemRandom()
+
+
+def this_process() -> str:
+    """Say which process this is, for whoever finds a lock of ours."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 class ThreadTasks:
