@@ -32,8 +32,8 @@ $(BOOT):
 
 $(SYNCED): pyproject.toml uv.lock $(wildcard src/roost/*/*.pyx src/roost/*/*.h) | $(BOOT)
 	UV_PYTHON_DOWNLOADS=never .venv-boot/bin/uv sync --quiet --frozen --python '$(PYTHON)'
-	@$(BIN)/python -c 'from importlib.util import find_spec as find; \
-	print("kernel: compiled" if find("roost.segments._kernel") else \
+	@$(BIN)/python -c 'from roost.segments.kernel import COMPILED; \
+	print("kernel: compiled" if COMPILED else \
 	"kernel: plain Python, since there is no C compiler; it does the same, slower (make clean venv tries again)")'
 	@touch $@
 
