@@ -37,6 +37,9 @@ $(SYNCED): pyproject.toml uv.lock $(wildcard src/roost/*/*.pyx src/roost/*/*.h) 
 	"kernel: plain Python, since there is no C compiler; it does the same, slower (make clean venv tries again)")'
 	@touch $@
 
+demo: $(SYNCED)  ## a tour of what Roost does today, on real files and real processes
+	$(BIN)/python -m demo
+
 check: $(SYNCED)  ## format, lint, types, imports, tidiness, unit tests, scenarios: a minute
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
