@@ -44,14 +44,14 @@ check: $(SYNCED)  ## format, lint, types, imports, tidiness, unit tests, scenari
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/pytest -q tests/test_tidy.py tests/unit tests/scenarios
 
 test: $(SYNCED)  ## everything: check, all tests with coverage by branch, within 20 minutes
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report
 
@@ -60,5 +60,5 @@ bench: $(SYNCED)  ## measure one subject: make bench NAME=channel, QUICK=1 for a
 
 clean:  ## remove everything that make has made, the environments too
 	rm -rf .venv .venv-boot build dist src/*.egg-info src/roost/*/*.so src/roost/segments/_kernel.c
-	rm -rf .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
