@@ -70,9 +70,16 @@ class Flusher:
         if not claimed:
             return False
         with self._here:
-            for _ in self._round():
-                pass
-            if self._more():
+            try:
+                for _ in self._round():
+                    pass
+                more = self._more()
+            except BaseException:
+                # The caller is interrupted (by ^C, say): somebody else must be able to sync.
+                with self._lock:
+                    self.group.abandon()
+                raise
+            if more:
                 self._worker.start(self._rounds())
         return True
 

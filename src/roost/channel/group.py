@@ -52,6 +52,11 @@ class SyncGroup:
         assert self._in_flight is None, "released in the middle of a sync"
         self.busy = False
 
+    def abandon(self) -> None:
+        """Stop being the one who syncs, in the middle: it is as if the sync had not begun."""
+        self._in_flight = None
+        self.busy = False
+
     def end(self, durable: int) -> None:
         """Note that everything was synced, at the end, by somebody who syncs alone."""
         self._durable = durable

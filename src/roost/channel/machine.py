@@ -294,6 +294,7 @@ class Machine:
             if reading.handles == 0:
                 reading.walk.close()
                 self._readings.pop(reading.place.mark.name, None)
+        self.arrivals.wake_all()
 
     def peek(self, reading: Reading, count: int) -> list[bytes]:
         """Look at the next messages without handing them out."""

@@ -26,7 +26,7 @@ from roost.segments.file import (
     read_header,
 )
 from roost.segments.format import HEADER_BYTES, packed_name, parse_name, plain_name
-from roost.segments.scan import Survey, survey
+from roost.segments.scan import Survey, nonzero_stop, survey
 
 SALVAGE_NAME: Final = "salvage"
 
@@ -203,7 +203,21 @@ class Recovery:
                 begins - held,
                 "the file is shorter than it was",
             )
+        elif held > begins:
+            self._cut_reserve(segment, begins)
         return _ended(segment, begins)
+
+    def _cut_reserve(self, segment: Segment, end: int) -> None:
+        """Cut room that was reserved in a sealed segment and, by a crash, not given back."""
+        file = self._disk.open(self._folder / segment.name)
+        stop, size = HEADER_BYTES + end - segment.begin, file.size()
+        held = nonzero_stop(memoryview(file.read_at(stop, size - stop)), 0, size - stop)
+        if held:
+            self._note("corrupt", segment.name, stop, held, "bytes behind the end; left as it is")
+        else:
+            file.truncate(stop)
+            file.sync()
+        file.close()
 
     def _look(
         self, segment: Segment, begins: int | None, *, bound: int, foreign: bool
@@ -238,6 +252,8 @@ class Recovery:
         if begins is None:
             return end, seen if size > seen.end else None
         if end == begins:
+            if HEADER_BYTES + end - segment.begin < size:
+                self._cut_reserve(segment, end)
             return end, None
         return (end, seen) if end >= bound else (begins, None)
 
