@@ -32,9 +32,8 @@ $(BOOT):
 
 $(SYNCED): pyproject.toml uv.lock $(wildcard src/roost/*/*.pyx src/roost/*/*.h) | $(BOOT)
 	UV_PYTHON_DOWNLOADS=never .venv-boot/bin/uv sync --quiet --frozen --python '$(PYTHON)'
-	@$(BIN)/python -c 'from roost.segments.kernel import COMPILED; \
-	print("kernel: compiled" if COMPILED else \
-	"kernel: plain Python, since there is no C compiler; it does the same, slower (make clean venv tries again)")'
+	@ls src/roost/segments/_kernel.*.so >/dev/null 2>&1 && echo 'kernel: compiled' || echo \
+	'kernel: plain Python, for want of a C compiler: the same, but slower (make clean venv tries again)'
 	@touch $@
 
 demo: $(SYNCED)  ## a tour of what Roost does today, on real files and real processes
