@@ -31,9 +31,11 @@ $(BOOT):
 	@touch $@
 
 $(SYNCED): pyproject.toml uv.lock $(wildcard src/roost/*/*.pyx src/roost/*/*.h) | $(BOOT)
-	UV_PYTHON_DOWNLOADS=never .venv-boot/bin/uv sync --quiet --frozen --python '$(PYTHON)'
+	@rm -f src/roost/segments/_kernel.*.so
+	UV_PYTHON_DOWNLOADS=never .venv-boot/bin/uv sync --quiet --frozen --python '$(PYTHON)' \
+		--reinstall-package roost  # uv cannot tell when the kernel, which lies in src, is stale or gone
 	@ls src/roost/segments/_kernel.*.so >/dev/null 2>&1 && echo 'kernel: compiled' || echo \
-	'kernel: plain Python, for want of a C compiler: the same, but slower (make clean venv tries again)'
+	'kernel: plain Python, since no C compiler made one: the same, slower (make clean venv tries again)'
 	@touch $@
 
 demo: $(SYNCED)  ## a tour of what Roost does today, on real files and real processes
