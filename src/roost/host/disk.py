@@ -6,7 +6,8 @@ The contract that both implementations keep, and that everything above relies on
 - A write is visible to every reader of the file at once, and durable only after a `sync` that
   began after it. A store into a mapped window is a write.
 - Creating, renaming and removing a name is visible at once, and durable only after
-  `sync_folder` of the folder. A rename is atomic: a crash leaves the old or the new name.
+  `sync_folder` of the folder; a rename from one folder to another needs both. A rename is atomic:
+  a crash leaves the old or the new name.
 - `truncate` and `allocate` are durable after the file's next `sync`.
 - After `sync` raised, nothing may be concluded about what was written since the last good one,
   and a later `sync` does not repair it: the bytes must be written again.
@@ -42,14 +43,18 @@ class File(Protocol):
     def map(self, offset: int, size: int, *, writable: bool) -> memoryview | None:
         """Map a range that lies within the file, or answer None where mapping is not safe.
 
-        The window lives as long as something refers to it. `offset` is a multiple of 4096.
+        The window lives as long as something refers to it. `offset` is a multiple of 4096. What
+        is stored into must have been allocated (or written) before it is mapped.
         """
 
     def sync(self) -> None:
         """Make everything written so far durable. Blocks: call it where blocking is allowed."""
 
     def close(self) -> None:
-        """Let go of the file; windows stay valid. Closing twice does nothing."""
+        """Let go of the file; windows stay valid. Closing twice does nothing.
+
+        Nobody may be using the file meanwhile. Afterwards every other call raises `OSError`.
+        """
 
 
 class Lock(Protocol):
