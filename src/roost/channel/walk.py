@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from roost.channel.catalogue import Catalogue
-from roost.errors import Corrupt
+from roost.errors import Corrupt, RoostError
 from roost.segments.compress import BadStream
 from roost.segments.file import Segment, Source, damaged, decompressed
 from roost.segments.format import FRAME_BYTES, HEADER_BYTES
@@ -55,8 +55,8 @@ class Walk:
             try:
                 if not self._refill():
                     break
-            except Corrupt:
-                if taken:
+            except (RoostError, OSError):
+                if taken:  # the cursor is behind them: who asks again gets the error
                     break
                 raise
         return taken
