@@ -115,8 +115,8 @@ def test_a_long_frame_is_found_behind_damage(size: int, before: int) -> None:
 
 
 def test_a_search_through_crafted_lengths_ends() -> None:
-    # Each fourth offset claims 1 MiB: summing up every claim anew would be 260 GB.
-    whole = b"\0\x10\0\0" * (MIB // 2)
+    # Each fourth offset claims 1 MiB: summing up every claim anew would be 2 TB.
+    whole = b"\0\x10\0\0" * (2 * MIB)
 
     assert _kernel.resume(whole, 0, len(whole), MIB) == -1
 
