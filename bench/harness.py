@@ -5,11 +5,12 @@ measured in the same run: the machine is shared, and what slows one slows its ne
 too. So contestants take turns, round by round, and the median of the rounds' ratios is what
 counts; one disturbed round changes nothing.
 
-A benchmark is a module of this package with
+A benchmark is a module or package of this package with
 
-    def run(quick: bool) -> list[Claim]: ...
+    def run(quick: bool, folder: Path) -> list[Claim]: ...
 
-and is found by its name; `quick` asks for the same claims from smaller inputs.
+and is found by its name; `quick` asks for the same claims from smaller inputs, and `folder` is an
+empty one on the disk to measure on, which is removed afterwards.
 """
 
 import gc
