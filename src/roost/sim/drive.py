@@ -14,6 +14,12 @@ from roost.sim.faults import DiskFaults, Operation
 from roost.sim.folders import Folders, parent
 from roost.sim.inode import BLOCK_BYTES, Inode
 
+# Operations that only look, or let go of what a lost program loses anyway: nobody can tell whether
+# they took effect.
+_WITHOUT_EFFECT: frozenset[Operation] = frozenset(
+    {"close", "free_bytes", "map", "mapping", "names", "read", "release", "size"}
+)
+
 
 class PowerLoss(BaseException):
     """The program that made this call does not exist any more.
@@ -162,7 +168,7 @@ class Drive:
         if self._countdown:
             return
         self._going = True
-        if self.rng.getrandbits(1):
+        if operation in _WITHOUT_EFFECT or self.rng.getrandbits(1):
             self.halt()
             raise PowerLoss(f"the power went just before {operation} {' '.join(paths)}")
 
