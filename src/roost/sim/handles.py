@@ -1,4 +1,8 @@
-"""Callbacks in line, and tasks: what asyncio makes for every step, made lean and with an order."""
+"""Callbacks in line, futures and tasks: what asyncio makes for each step, lean and with an order.
+
+Futures and tasks hash by a number, so that sets of them (those of a TaskGroup, of `asyncio.wait`)
+are gone through in the same order in every run; by default it would hang on addresses in memory.
+"""
 
 import asyncio
 from asyncio import events
@@ -75,8 +79,19 @@ class SimTimer(events.TimerHandle):
             self._loop._timer_handle_cancelled(self)
 
 
+class SimFuture(asyncio.Future[T]):
+    """A future; it gets its number when somebody wants its hash, which is seldom."""
+
+    _number = 0
+
+    def __hash__(self) -> int:
+        if not self._number:
+            self._number = self.get_loop().timeline.next_number()  # type: ignore[attr-defined]  # its own loop
+        return self._number
+
+
 class SimTask(asyncio.Task[T]):
-    """A task that hashes by its number, so that sets of tasks (a TaskGroup's) have an order."""
+    """A task; asyncio puts each into a set at once."""
 
     def __init__(
         self,
@@ -86,7 +101,6 @@ class SimTask(asyncio.Task[T]):
         name: str | None = None,
         **options: Any,
     ) -> None:
-        # asyncio puts a new task into a set at once.
         self._number = number
         super().__init__(coro, name=name or f"task-{number}", **options)
 

@@ -23,9 +23,9 @@ rely on:
 - *A process that was stopped* finds on its return what arrived meanwhile before its late timers,
   or behind them, or as it came: selectors differ.
 
-Everything else is made to be the same each time: tasks are numbered, and hash by their number, so
-that sets of tasks have an order; garbage is collected at fixed steps, so that `__del__` runs when
-it did the last time.
+Everything else is made to be the same each time: futures and tasks hash by a number, so that sets
+of them have an order; garbage is collected at fixed steps, so that `__del__` runs when it did the
+last time.
 
 An exception that nobody handles, a deadlock (nothing is ready, no timer runs, the main task waits)
 and a livelock (callbacks without end in one instant) fail the run at once.
@@ -42,7 +42,7 @@ from random import Random
 from types import CoroutineType, GeneratorType
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 
-from roost.sim.handles import SimHandle, SimTask, SimTimer
+from roost.sim.handles import SimFuture, SimHandle, SimTask, SimTimer
 from roost.sim.timeline import Defect, Timeline
 
 T = TypeVar("T")
@@ -124,6 +124,10 @@ class SimLoop(asyncio.BaseEventLoop):
             heappush(self.timeline.due, (instant, when, self.timeline.rng.random(), timer))
         return timer
 
+    def create_future(self) -> asyncio.Future[Any]:
+        """Make a future whose hash is the same in every run."""
+        return SimFuture(loop=self)
+
     def is_running(self) -> bool:
         """Tell whether this is the loop whose callback runs now."""
         return events._get_running_loop() is self
@@ -167,6 +171,8 @@ class SimLoop(asyncio.BaseEventLoop):
                         except BaseException as error:  # noqa: BLE001 (as asyncio does)
                             loop._escaped(handle, error)
                 timeline.callbacks += len(batch)
+                # What has run must not keep alive what it refers to.
+                batch.clear()
                 if timeline.callbacks >= timeline.check_at:
                     timeline.check()
         finally:
@@ -295,6 +301,16 @@ def unwind(suspended: object) -> None:
         except BaseException:  # noqa: BLE001 (the last words of a program that is dead)
             return
         return
+
+
+def as_in_a_thread(call: Callable[[], T]) -> T:
+    """Call something that sees no event loop, as a thread does not."""
+    running = events._get_running_loop()
+    events._set_running_loop(None)
+    try:
+        return call()
+    finally:
+        events._set_running_loop(running)
 
 
 def _running(otherwise: SimLoop) -> SimLoop:

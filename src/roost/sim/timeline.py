@@ -45,6 +45,9 @@ class Loop(Protocol):
     def is_closed(self) -> bool:
         """Tell whether it is gone."""
 
+    def close(self) -> None:
+        """End for good."""
+
     def condition(self) -> str:
         """Say what keeps it from running, if anything does."""
 
@@ -106,9 +109,7 @@ class Timeline:
 
     def check(self) -> None:
         """Look at what need not be looked at after each callback."""
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        self._raise_failure()
         self.check_at = self.callbacks + CHECK_CALLBACKS
         self._record()
         if self.now == self._checked_now:
@@ -124,6 +125,11 @@ class Timeline:
         if self._failure is None:
             self._failure = failure
             self.check_at = 0
+
+    def settle(self) -> None:
+        """Raise what nobody looked at: some of it shows only when it is collected."""
+        gc.collect()
+        self._raise_failure()
 
     def next_number(self) -> int:
         """Give out numbers in the order in which they are asked for."""
@@ -147,6 +153,11 @@ class Timeline:
         history = self._history.copy()
         history.update(self.callbacks.to_bytes(8, "big"))
         return history.digest()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
 
     def _record(self) -> None:
         self._history.update(self._instants.tobytes())
