@@ -1,0 +1,42 @@
+"""The `roost` command: its groups, and nothing of what they do.
+
+What a group needs is imported when it is called, so that `roost --help` is there at once, however
+much the groups grow.
+"""
+
+from collections.abc import Callable
+
+import click
+
+
+def _sim() -> click.Command:
+    from roost.cli.sim import sim
+
+    return sim
+
+
+# Name, what it is for, and where it comes from; they are listed in this order.
+COMMANDS: dict[str, tuple[str, Callable[[], click.Command]]] = {
+    "sim": ("Play scenarios in a deterministic world, under faults.", _sim),
+}
+
+
+class _Groups(click.Group):
+    """The groups of the table above."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return [*COMMANDS]
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return COMMANDS[cmd_name][1]() if cmd_name in COMMANDS else None
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # click would import them all to ask for their help.
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, what) for name, (what, _) in COMMANDS.items()])
+
+
+@click.group(cls=_Groups, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="roost", message="%(prog)s %(version)s")
+def main() -> None:
+    """Roost: a durable log in Python."""
