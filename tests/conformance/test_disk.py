@@ -320,6 +320,17 @@ def test_a_rename_replaces_what_had_the_name(disk: Disk, root: Path) -> None:
     assert content(disk, root / "old") == b"new"
 
 
+def test_a_file_cannot_take_the_name_of_a_folder(disk: Disk, root: Path) -> None:
+    write(disk, root / "file", b"kept")
+    disk.make_folder(root / "folder")
+
+    with pytest.raises(IsADirectoryError):
+        disk.rename(root / "file", root / "folder")
+    disk.rename(root / "file", root / "file")
+
+    assert disk.names(root) == ["file", "folder"]
+
+
 def test_a_file_can_move_to_another_folder(disk: Disk, root: Path) -> None:
     write(disk, root / "file", b"kept")
     disk.make_folder(root / "folder")

@@ -172,7 +172,8 @@ class SimDisk:
     def fail_next(self, operation: Operation, path_suffix: str, code: int) -> None:
         """Let the next such operation on a path that ends so raise `OSError` with this `errno`.
 
-        A failed write has written any part; a failed sync leaves the unsynced clean but lost.
+        A failed write has written any part; a failed sync leaves the unsynced clean but lost. The
+        release of a lock never fails.
         """
         self._drive.fail_next(operation, path_suffix, code)
 
@@ -200,7 +201,9 @@ class _SimFile:
 
     def size(self) -> int:
         """Tell the present length of the file."""
-        self._begin("size")
+        code = self._begin("size")
+        if code:
+            raise failure(code, self._name)
         return self._inode.size
 
     def read_at(self, offset: int, size: int) -> bytes:

@@ -6,6 +6,7 @@ import resource
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -105,6 +106,29 @@ def test_an_error_of_a_file_names_it(disk: Disk, tmp_path: Path, short_files: in
         with pytest.raises(OSError, match="file") as caught:
             use(short_files + 1)
         assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(tmp_path / "file"))
+
+
+def test_a_folder_that_cannot_be_synced_is_an_error(disk: Disk) -> None:
+    with pytest.raises(OSError, match="/proc/self"):
+        disk.sync_folder(Path("/proc/self"))
+
+
+def test_space_that_is_not_there_changes_nothing(disk: Disk) -> None:
+    # Shared memory says at once that it has not so much; a disk would try for long.
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        path = Path(folder) / "file"
+        file = disk.open(path, create=True)
+        file.allocate(2 * PAGE)
+        file.write_at(0, b"kept")
+
+        with pytest.raises(OSError, match="file") as caught:
+            file.allocate(1 << 60)
+
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
+        assert file.size() == 2 * PAGE
+        assert file.read_at(0, 4) == b"kept"
+        assert path.stat().st_blocks * 512 == 2 * PAGE
+        file.close()
 
 
 def test_without_a_guard_nothing_is_mapped(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from roost.host.disk import File
-from roost.sim.faults import DiskFaults
+from roost.sim.faults import DiskFaults, Operation
 from tests.unit.sim.disks import (
     FILE,
     PAGE,
@@ -309,6 +309,52 @@ def test_a_bit_that_rots_is_rotten_for_everybody_and_for_ever() -> None:
     assert bytes(view[0:2]) == b"\0\x80"
     disk.crash("none")
     assert content(disk) == b"\0\x80"
+
+
+def test_rot_makes_nothing_dirty() -> None:
+    def rotten(seed: int) -> set[bytes]:
+        disk = new_disk(seed)
+        file = created(disk, b"a")
+        file.write_at(0, b"b")
+        fail_sync(disk, file)
+        disk.rot(FILE, 0, 7)
+        file.sync()
+        seen = content(disk)
+        disk.crash("all")
+        return {seen, content(disk)}
+
+    seen = {frozenset(rotten(seed)) for seed in range(20)}
+
+    assert seen == {frozenset({b"\xe2"}), frozenset({b"\xe2", b"\xe1"})}
+
+
+def test_any_operation_can_be_made_to_fail() -> None:
+    disk = new_disk()
+    file = created(disk, b"text")
+    uses: dict[Operation, Callable[[], object]] = {
+        "allocate": lambda: file.allocate(PAGE),
+        "close": lambda: disk.open(FILE).close(),
+        "free_bytes": lambda: disk.free_bytes(ROOT),
+        "lock": lambda: disk.lock(FILE, holder="someone"),
+        "make_folder": lambda: disk.make_folder(ROOT),
+        "map": lambda: file.map(0, 4, writable=False),
+        "mapping": lambda: disk.mapping(ROOT),
+        "names": lambda: disk.names(ROOT),
+        "open": lambda: disk.open(FILE),
+        "read": lambda: file.read_at(0, 4),
+        "rename": lambda: disk.rename(FILE, FILE),
+        "size": file.size,
+        "sync": file.sync,
+        "sync_folder": lambda: disk.sync_folder(ROOT),
+        "truncate": lambda: file.truncate(0),
+        "unlink": lambda: disk.unlink(FILE),
+        "write": lambda: file.write_at(0, b"text"),
+    }
+
+    for operation, use in uses.items():
+        disk.fail_next(operation, "", errno.EMFILE)
+        with pytest.raises(OSError, match="EMFILE"):
+            use()
 
 
 # Windows.
