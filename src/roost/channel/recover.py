@@ -101,6 +101,8 @@ class Recovery:
         """List the segments in order, each in one form, with the end that its place gives it."""
         plain: dict[int, str] = {}
         packed: dict[int, str] = {}
+        # What is seen may not be durable yet: its owner may have been killed after a rename.
+        self._disk.sync_folder(self._folder)
         for name in self._disk.names(self._folder):
             parsed = parse_name(name)
             if parsed is None:
