@@ -1,6 +1,12 @@
-"""What all tests share: the switches of the command line."""
+"""What all tests share: the switches of the command line, and how long properties are tried."""
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run; `--hypothesis-profile=long` looks for new ones.
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("long", max_examples=20_000, stateful_step_count=100, deadline=None)
+settings.load_profile("steady")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
