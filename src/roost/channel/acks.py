@@ -54,9 +54,9 @@ class Deliveries:
 
     def acknowledge(self, count: int) -> None:
         """Note that the `count` oldest messages taken are done with."""
-        if count < 0 or count > len(self._taken):
+        if not isinstance(count, int) or not 0 <= count <= len(self._taken):
             raise Invalid(
-                f"ack({count}): {len(self._taken)} messages were received and not acknowledged"
+                f"ack({count!r}): {len(self._taken)} messages were received and not acknowledged"
             )
         while count:
             begin = heappop(self._oldest)

@@ -63,11 +63,12 @@ class AsyncReceiver(Generic[T]):
     async def _wait_for(self, count_max: int, bytes_max: int, timeout: float | None) -> list[T]:
         async with asyncio.timeout(timeout):
             while True:
+                turn = self._machine.arrivals.turn
                 payloads = await self._kept(self._handle.take(count_max, bytes_max))
                 if payloads:
                     return self._handle.decoded(payloads)
                 self._machine.check_arriving()
-                await self._machine.arrivals.wait_async(self._handle.awaited)
+                await self._machine.arrivals.wait_async(self._handle.awaited, turn=turn)
 
     async def _kept(self, taken: Taken) -> list[bytes]:
         """Wait until the position is as durable as the mode promises, or give all back."""

@@ -66,21 +66,24 @@ class Flusher:
     def sync_here(self) -> bool:
         """Do one round in this thread unless somebody is at it; the worker does what is left."""
         with self._lock:
-            claimed = not self._stopped and self.group.claim()
-        if not claimed:
-            return False
-        with self._here:
-            try:
-                for _ in self._round():
-                    pass
-                more = self._more()
-            except BaseException:
-                # The caller is interrupted (by ^C, say): somebody else must be able to sync.
-                with self._lock:
-                    self.group.abandon()
-                raise
-            if more:
+            if self._stopped or not self.group.claim():
+                return False
+            # Taken before anybody can stop the flusher. Whoever had it last is about to leave,
+            # and needs no lock for that.
+            self._here.acquire()
+        try:
+            for _ in self._round():
+                pass
+            if self._more():
                 self._worker.start(self._rounds())
+        except BaseException:
+            # The caller is interrupted (by ^C, say): somebody else syncs for those who wait.
+            with self._lock:
+                self.group.abandon()
+                self.request_locked()
+            raise
+        finally:
+            self._here.release()
         return True
 
     def stop(self) -> None:

@@ -39,7 +39,7 @@ class Handle(Generic[T]):
     @property
     def name(self) -> str:
         """The receiver's name."""
-        return self._reading.place.mark.name
+        return self._reading.name
 
     @property
     def id(self) -> int:
@@ -59,12 +59,11 @@ class Handle(Generic[T]):
     @property
     def awaited(self) -> int:
         """What must be visible for the next message to be there."""
-        return self._reading.next_position + 1
+        return self.machine.next_position(self._reading) + 1
 
     def take(self, count_max: int, bytes_max: int) -> Taken:
         """Take what there is, through the lock."""
-        if self._closed:
-            raise Closed(f"this handle of receiver {self.name!r} was closed")
+        self._check_open()
         return self.machine.take(self._reading, count_max, bytes_max)
 
     def give_back(self, taken: Taken) -> None:
@@ -79,11 +78,13 @@ class Handle(Generic[T]):
 
     def peek(self, count: int) -> list[Any]:
         """Look at what comes next."""
+        self._check_open()
         check_count(count)
         return self.decoded(self.machine.peek(self._reading, count))
 
     def acknowledge(self, count: int) -> int:
         """Acknowledge; the answer is what to wait for, or 0."""
+        self._check_open()
         if self._reading.auto_ack:
             raise Invalid(
                 f"receiver {self.name!r} acknowledges by itself; open it with auto_ack=False"
@@ -92,6 +93,7 @@ class Handle(Generic[T]):
 
     def skip(self) -> int:
         """Move behind damage."""
+        self._check_open()
         return self.machine.skip(self._reading)
 
     def close(self) -> None:
@@ -101,8 +103,12 @@ class Handle(Generic[T]):
             self.next = _none
             self.machine.close_reading(self._reading)
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Closed(f"this handle of receiver {self.name!r} was closed")
+
 
 def check_count(count: int) -> None:
     """Refuse a number of messages that makes no sense."""
-    if count < 1:
-        raise Invalid(f"{count} messages: ask for at least one")
+    if not isinstance(count, int) or count < 1:
+        raise Invalid(f"{count!r} messages: ask for at least one")

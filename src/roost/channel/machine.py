@@ -10,10 +10,10 @@ safe, and after a failed write or sync nothing is acknowledged any more.
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Lock
-from typing import Final
+from threading import Lock, RLock
+from typing import Final, NoReturn
 
 import msgspec
 
@@ -21,7 +21,7 @@ from roost.channel.acks import Delivery
 from roost.channel.catalogue import Catalogue
 from roost.channel.cursors import check_name
 from roost.channel.flush import Flusher
-from roost.channel.positions import Place
+from roost.channel.positions import OFFSET_NAME, Place
 from roost.channel.reading import Reading
 from roost.channel.recover import Recovered
 from roost.channel.tail import Tail
@@ -84,6 +84,8 @@ class Machine:
         self.ends.written = self.ends.visible = recovered.written
         self.failure = ""
         self.closed = False
+        self._closing: Final = RLock()
+        self._syncing = 0
         self._metrics: Final = metrics
         self._positions: Final = recovered.positions
         assert recovered.positions.channel is not None, "recovery writes the channel's slot"
@@ -161,6 +163,11 @@ class Machine:
             with self._writing():
                 return self.tail.append_many(payloads), self.ends.written
 
+    def lost_page(self, error: OSError) -> NoReturn:
+        """Fail the channel for a store into a page that was cut off or that cannot be read."""
+        with self.lock, self._writing():
+            raise error
+
     def after_send(self) -> None:
         """Do what follows a send in the modes that do not wait for a sync."""
         if self.settings.durability == "interval" and not self.data.scheduled:
@@ -177,17 +184,20 @@ class Machine:
 
     async def off_loop(self, work: Callable[[], None]) -> None:
         """Have a worker do what blocks, and suspend this task meanwhile."""
+        with self.lock:
+            self._check_open()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 
         def steps() -> Iterator[None]:
             yield
+            error: Exception | None = None
             try:
                 work()
-            except Exception as error:  # noqa: BLE001  whoever waits must hear of any failure
-                loop.call_soon_threadsafe(_fail_future, done, error)
-            else:
-                loop.call_soon_threadsafe(_end_future, done)
+            except Exception as raised:  # noqa: BLE001  whoever waits must hear of any failure
+                error = raised
+            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+                loop.call_soon_threadsafe(_end_future, done, error)
 
         self._flush_worker.start(steps())
         await done
@@ -220,11 +230,13 @@ class Machine:
             raise Closed(f"the channel {self.folder} was closed")
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _writing(self, name: str = "") -> Iterator[None]:
         """Fail the channel for a write that may have been done in part. Lock held."""
         try:
             yield
         except OSError as error:
+            if error.filename is None:  # the kernel knows the page, not the file
+                error.filename = str(self.folder / (name or self.tail.segment.name))
             self._fail(error)
             raise Unknown(
                 f"it may or may not have been done in {self.folder}: {self.failure}. Close the "
@@ -284,7 +296,7 @@ class Machine:
                     f"start={start!r}: 'head', 'tail', or a position from {self.catalogue.head} "
                     f"to {self.ends.visible}"
                 )
-        with self._writing():
+        with self._writing(OFFSET_NAME):
             return self._positions.add(name, position)
 
     def close_reading(self, reading: Reading) -> None:
@@ -293,7 +305,7 @@ class Machine:
             reading.handles -= 1
             if reading.handles == 0:
                 reading.walk.close()
-                self._readings.pop(reading.place.mark.name, None)
+                self._readings.pop(reading.name, None)
         self.arrivals.wake_all()
 
     def peek(self, reading: Reading, count: int) -> list[bytes]:
@@ -311,17 +323,24 @@ class Machine:
                 "open it again."
             )
 
+    def next_position(self, reading: Reading) -> int:
+        """Say where the first message stands that was not yet handed out."""
+        with self.lock:
+            return reading.next_position
+
     def take(self, reading: Reading, count_max: int, bytes_max: int) -> Taken:
         """Hand out the next messages, none if there are none."""
         with self.lock:
             self._check_open()
+            if not reading.handles:
+                raise Closed(f"the last handle of receiver {reading.name!r} was closed")
             with self._looking():
                 if reading.direct:
                     return Taken(payloads=reading.walk.take(count_max, bytes_max), deliveries=[])
                 deliveries = reading.take(count_max, bytes_max)
             kept = 0
             if reading.auto_ack and deliveries:
-                with self._writing():
+                with self._writing(OFFSET_NAME):
                     reading.settle(deliveries)
                 kept = self._moved()
             payloads = [delivery.payload for delivery in deliveries]
@@ -331,14 +350,15 @@ class Machine:
         """Acknowledge the oldest messages taken; the answer is what to wait for, or 0."""
         with self.lock:
             self._check_open()
-            with self._writing():
+            with self._writing(OFFSET_NAME):
                 reading.acknowledge(count)
             return self._moved()
 
     def give_back(self, reading: Reading, deliveries: list[Delivery]) -> None:
         """Take messages back that were handed out but did not arrive."""
-        with self.lock, self._writing():
-            reading.give_back(deliveries)
+        with self.lock, self._writing(OFFSET_NAME):
+            # Its last handle may have been closed meanwhile, and others opened.
+            self._readings.get(reading.name, reading).give_back(deliveries)
         self.arrivals.wake_all()
 
     def skip(self, reading: Reading) -> int:
@@ -348,7 +368,7 @@ class Machine:
             before = reading.walk.cursor.position
             with self._looking():
                 behind = reading.walk.behind_damage()
-            with self._writing():
+            with self._writing(OFFSET_NAME):
                 reading.skip_to(behind)
             self._moved()
             return reading.walk.cursor.position - before
@@ -391,7 +411,7 @@ class Machine:
                 raise NotFound(f"there is no receiver {name!r} in {self.folder}")
             if name in self._readings:
                 raise Invalid(f"receiver {name!r} is in use; close its handles first")
-            with self._writing():
+            with self._writing(OFFSET_NAME):
                 self._positions.remove(place)
             self.upkeep.look()
 
@@ -421,12 +441,15 @@ class Machine:
         with self.lock:
             self._check_open()
             upto, stored = self.ends.written, self._positions.stored()
+            self._syncing += 1
             self.tail.sync_all = True
         try:
             self.wait_durable(upto)
             self.wait_kept(stored)
         finally:
-            self.tail.sync_all = self.settings.durability != "os"
+            with self.lock:
+                self._syncing -= 1
+                self.tail.sync_all = self.settings.durability != "os" or self._syncing > 0
 
     # What happens to everybody
 
@@ -461,11 +484,14 @@ class Machine:
         """Make everything durable, give back the room reserved ahead, and let go of the files.
 
         Whoever still waits gets `Closed`. After a failure the files are left as they are, for
-        the next open to put right.
+        the next open to put right. Who closes a second time returns when the first is done.
         """
+        with self._closing:
+            if not self.closed:
+                self._close()
+
+    def _close(self) -> None:
         with self.lock:
-            if self.closed:
-                return
             self.closed = True
             self.tail.close_window()
             for reading in self._readings.values():
@@ -495,11 +521,10 @@ class Machine:
         self.ends.visible = self.ends.written
 
 
-def _end_future(future: asyncio.Future[None]) -> None:
-    if not future.done():
+def _end_future(future: asyncio.Future[None], error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
         future.set_result(None)
-
-
-def _fail_future(future: asyncio.Future[None], error: Exception) -> None:
-    if not future.done():
+    else:
         future.set_exception(error)

@@ -45,6 +45,11 @@ class Reading:
         self.walk: Final = Walk(catalogue, ends, position=position, slot=slot, left=moved)
 
     @property
+    def name(self) -> str:
+        """The receiver's name."""
+        return self.place.mark.name
+
+    @property
     def position(self) -> int:
         """The first message that is not acknowledged."""
         return self.place.position

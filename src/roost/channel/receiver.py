@@ -51,7 +51,10 @@ class Receiver(Generic[T]):
         Raises `Corrupt` where the next message is damaged, again each time, until
         `skip_corrupt` is called.
         """
-        payload: Any = self._handle.next()
+        try:
+            payload: Any = self._handle.next()
+        except OSError:  # a page is lost: the other way looks what is wrong
+            payload = None
         if payload is None:
             (payload,) = self._wait_for(1, BATCH_BYTES_MAX, timeout)
         elif self._timed:
@@ -78,6 +81,7 @@ class Receiver(Generic[T]):
         clock = self._machine.clock
         deadline = None if timeout is None else clock.now() + timeout
         while True:
+            turn = self._machine.arrivals.turn
             payloads = self._kept(self._handle.take(count_max, bytes_max))
             if payloads:
                 return payloads
@@ -85,7 +89,7 @@ class Receiver(Generic[T]):
             left = None if deadline is None else deadline - clock.now()
             if left is not None and left <= 0:
                 raise TimeoutError(f"no message for {self.name!r} within {timeout} s")
-            self._machine.arrivals.wait(self._handle.awaited, left)
+            self._machine.arrivals.wait(self._handle.awaited, left, turn=turn)
 
     def _kept(self, taken: Taken) -> list[bytes]:
         """Wait until the position is as durable as the mode promises, or give all back."""

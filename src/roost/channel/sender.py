@@ -39,7 +39,7 @@ class Sender(Generic[T]):
     def __init__(self, machine: Machine, codec: Codec[T]) -> None:
         self._machine: Final = machine
         self._encode: Final = codec.encode
-        self._append: Final = machine.tail.appender.append
+        self._append: Final = machine.tail.store
         self._arrivals: Final = machine.arrivals.queue
         self._fsync: Final = machine.settings.durability == "fsync"
         self._quiet: Final = machine.settings.durability == "os"
@@ -51,7 +51,10 @@ class Sender(Generic[T]):
         should have made it durable failed, `Invalid` for what the codec or the limits refuse.
         """
         payload: Any = message if self._encode is None else self._encode(message)
-        begin = self._append(payload)
+        try:
+            begin = self._append(payload)
+        except OSError as error:
+            self._machine.lost_page(error)
         if begin < 0:
             payload = _as_payload(payload, self._machine.settings.message_bytes_max)
             begin = self._machine.append_slowly(payload)
@@ -83,7 +86,7 @@ class AsyncSender(Generic[T]):
     def __init__(self, machine: Machine, codec: Codec[T]) -> None:
         self._machine: Final = machine
         self._encode: Final = codec.encode
-        self._append: Final = machine.tail.appender.append
+        self._append: Final = machine.tail.store
         self._arrivals: Final = machine.arrivals.queue
         self._fsync: Final = machine.settings.durability == "fsync"
         self._quiet: Final = machine.settings.durability == "os"
@@ -95,7 +98,10 @@ class AsyncSender(Generic[T]):
         `CancelledError` carries a note that says so, with the position.
         """
         payload: Any = message if self._encode is None else self._encode(message)
-        begin = self._append(payload)
+        try:
+            begin = self._append(payload)
+        except OSError as error:
+            self._machine.lost_page(error)
         if begin < 0:
             payload = _as_payload(payload, self._machine.settings.message_bytes_max)
             if self._machine.tail.full:

@@ -43,6 +43,9 @@ class Tail:
     ) -> None:
         self.appender: Final = Appender(ends, publish=publish)
         self.segment = segment
+        # What fits a window is short enough, unless the limit is less than a window.
+        within = message_bytes_max >= windows.bytes_max
+        self.store: Final = self.appender.append if within else self._store_if_short
         self.sync_all = sync_all
         self._disk: Final = disk
         self._folder: Final = folder
@@ -50,6 +53,7 @@ class Tail:
         self._ends: Final = ends
         self._publish: Final = publish
         self._segment_bytes: Final = segment_bytes
+        self._message_bytes_max: Final = message_bytes_max
         self._windows: Final = windows
         self._mapped: Final = mapped
         self._sealed: Final = sealed
@@ -61,6 +65,10 @@ class Tail:
     def full(self) -> bool:
         """Whether the next message begins a new segment."""
         return self._ends.written - self.segment.begin >= self._segment_bytes
+
+    def _store_if_short(self, payload: bytes) -> int:
+        too_long = type(payload) is bytes and len(payload) > self._message_bytes_max
+        return -1 if too_long else self.appender.append(payload)
 
     def roll_if_full(self) -> None:
         """Begin a new segment if the next message does."""

@@ -61,7 +61,8 @@ class Upkeep:
 
     def stop(self) -> None:
         """Let the work at hand end, and begin no more."""
-        self._stopped = True
+        with self._lock:
+            self._stopped = True
         self._worker.stop()
 
     def look_if_collectable(self) -> None:
@@ -119,7 +120,7 @@ class Upkeep:
             return
         while True:
             with self._lock:
-                wanted = self._plain()
+                wanted = None if self._stopped else self._plain()
             if wanted is None:
                 return
             making = self._folder / (packed_name(wanted.number) + MAKING)

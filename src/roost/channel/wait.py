@@ -2,13 +2,15 @@
 
 A waiter registers, looks once more whether what it waits for has come, and only then sleeps;
 who moves the position moves it first and wakes after. So no wake-up is lost, though neither
-side holds the channel's lock.
+side holds the channel's lock. Who wakes everybody, because something else than the position has
+changed, raises `turn`: a waiter that read it before it looked goes and looks again.
 """
 
 import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 _Entry = tuple[int, "threading.Lock | asyncio.Future[None]"]
@@ -25,27 +27,28 @@ class Waiters:
         self._reached: Final = reached
         self._guard: Final = threading.Lock()
         self.queue: Final[deque[_Entry]] = deque()
+        self.turn = 0
         self._over = False
 
-    def wait(self, upto: int, timeout_s: float | None) -> bool:
+    def wait(self, upto: int, timeout_s: float | None, *, turn: int | None = None) -> bool:
         """Block this thread until `upto` is reached, all are woken, or the time is over."""
         lock = threading.Lock()
         lock.acquire()
         entry: _Entry = (upto, lock)
         self.queue.append(entry)
         try:
-            if self._over or self._reached() >= upto:
+            if self._ready(upto, turn):
                 return True
             return lock.acquire(timeout=-1 if timeout_s is None else min(timeout_s, 1e6))
         finally:
             self._forget(entry)
 
-    async def wait_async(self, upto: int) -> None:
+    async def wait_async(self, upto: int, *, turn: int | None = None) -> None:
         """Suspend this task until `upto` is reached or all are woken."""
         future = asyncio.get_running_loop().create_future()
         entry: _Entry = (upto, future)
         self.queue.append(entry)
-        if self._over or self._reached() >= upto:
+        if self._ready(upto, turn):
             self._forget(entry)
             return
         try:
@@ -53,6 +56,9 @@ class Waiters:
         except asyncio.CancelledError:
             self._forget(entry)
             raise
+
+    def _ready(self, upto: int, turn: int | None) -> bool:
+        return self._over or turn not in (None, self.turn) or self._reached() >= upto
 
     def _forget(self, entry: _Entry) -> None:
         with self._guard:
@@ -76,6 +82,7 @@ class Waiters:
     def wake_all(self) -> None:
         """Wake everybody, to look again."""
         with self._guard:
+            self.turn += 1
             ready = list(self.queue)
             self.queue.clear()
         _release(ready)
@@ -91,8 +98,9 @@ def _release(ready: list[_Entry]) -> None:
     for loop, futures in tasks.items():
         if loop is _loop_of_this_thread():
             _resolve(futures)
-        elif not loop.is_closed():
-            loop.call_soon_threadsafe(_resolve, futures)
+        else:
+            with suppress(RuntimeError):  # the loop was closed, and its tasks with it
+                loop.call_soon_threadsafe(_resolve, futures)
 
 
 def _loop_of_this_thread() -> asyncio.AbstractEventLoop | None:
