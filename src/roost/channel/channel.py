@@ -26,7 +26,7 @@ from roost.channel.receiver import Receiver
 from roost.channel.recover import Recovered, Recovery
 from roost.channel.sender import AsyncSender, Sender
 from roost.channel.stat import ChannelStat, ReceiverStat, channel_stat, receiver_stats
-from roost.errors import Invalid, NoRoom, NotFound, Unavailable
+from roost.errors import Invalid, NoRoom, NotFound, RoostError, Unavailable
 from roost.host.clock import Clock
 from roost.host.disk import Disk, Held, Lock
 from roost.host.metrics import ChannelMetrics
@@ -35,6 +35,7 @@ from roost.host.system import SystemClock, ThreadTasks, this_process
 from roost.host.tasks import Tasks
 from roost.segments.compress import Method
 from roost.segments.file import Windows
+from roost.segments.format import parse_name
 from roost.segments.kernel import GUARDED
 from roost.types import Durability
 from roost.wire.codec import Codec, CodecName, codec_named
@@ -45,6 +46,7 @@ LOCK_NAME: Final = "lock"
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 MESSAGE_BYTES_LIMIT: Final = 1024 * 1024 * 1024
+INTERVAL_S_MAX: Final = 3600
 COMPRESSIONS: Final = ("off", *get_args(Method))
 
 
@@ -110,7 +112,7 @@ class FileChannel(Generic[T]):
         windows: Windows | None = None,
     ) -> None:
         self._path: Final = Path(path)
-        self._codec: Final[Codec[T]] = codec_named(codec) if isinstance(codec, str) else codec
+        self._codec: Final[Codec[T]] = codec if isinstance(codec, Codec) else codec_named(codec)
         self._disk: Final = disk if disk is not None else PosixDisk(guarded=GUARDED)
         _check(
             durability=durability,
@@ -144,12 +146,16 @@ class FileChannel(Generic[T]):
             raise
 
     def _take_lock(self, *, create: bool) -> Lock:
-        if create:
-            self._disk.make_folder(self._path)
         try:
+            if create:
+                self._disk.make_folder(self._path)
+            elif not any(map(parse_name, self._disk.names(self._path))):
+                raise NotFound(f"there is no channel in {self._path}")
             return self._disk.lock(self._path / LOCK_NAME, holder=this_process())
         except FileNotFoundError as error:
             raise NotFound(f"there is no channel in {self._path}") from error
+        except OSError as error:
+            raise self._cannot_open(error) from error
         except Held as error:
             holder = error.holder or "another program"
             raise Unavailable(
@@ -163,9 +169,16 @@ class FileChannel(Generic[T]):
                 self._disk, self._path, message_bytes_max=message_bytes_max, durability=durability
             ).run()
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise NoRoom(f"there is no room to open {self._path}: {error}") from error
-            raise Unavailable(f"{self._path} cannot be opened: {error}") from error
+            raise self._cannot_open(error) from error
+
+    def _cannot_open(self, error: OSError) -> RoostError:
+        match error.errno:
+            case errno.ENOSPC | errno.EDQUOT:
+                return NoRoom(f"there is no room to open {self._path}: {error}")
+            case errno.ENOTDIR | errno.EEXIST if error.filename == str(self._path):
+                return Invalid(f"{self._path} is not a folder; a channel needs one of its own")
+            case _:
+                return Unavailable(f"{self._path} cannot be opened: {error}")
 
     @property
     def path(self) -> Path:
@@ -248,12 +261,15 @@ def _check(
         raise Invalid(f"durability={durability!r}: one of {', '.join(get_args(Durability))}")
     if compression is not None and compression not in COMPRESSIONS:
         raise Invalid(f"compression={compression!r}: one of {', '.join(COMPRESSIONS)}")
-    if segment_bytes < 1:
-        raise Invalid(f"segment_bytes={segment_bytes}: at least 1")
-    if not 1 <= message_bytes_max <= MESSAGE_BYTES_LIMIT:
-        raise Invalid(f"message_bytes_max={message_bytes_max}: from 1 to {MESSAGE_BYTES_LIMIT}")
-    if not 0 < interval_s <= 3600:  # noqa: PLR2004
-        raise Invalid(f"interval_s={interval_s}: more than 0 and at most 3600")
+    if not isinstance(segment_bytes, int) or segment_bytes < 1:
+        raise Invalid(f"segment_bytes={segment_bytes!r}: a whole number, at least 1")
+    if not isinstance(message_bytes_max, int) or not 1 <= message_bytes_max <= MESSAGE_BYTES_LIMIT:
+        raise Invalid(
+            f"message_bytes_max={message_bytes_max!r}: a whole number from 1 to "
+            f"{MESSAGE_BYTES_LIMIT}"
+        )
+    if not isinstance(interval_s, int | float) or not 0 < interval_s <= INTERVAL_S_MAX:
+        raise Invalid(f"interval_s={interval_s!r}: more than 0 and at most {INTERVAL_S_MAX}")
 
 
 def _method(compression: str | None, recovered: Recovered, path: Path) -> Method | None:

@@ -57,7 +57,11 @@ class Mark(msgspec.Struct, frozen=True):
 
 def check_name(name: str) -> None:
     """Refuse a receiver's name that cannot be kept."""
-    if not name or len(name.encode()) > NAME_BYTES_MAX or "\0" in name:
+    try:
+        size = len(name.encode()) if isinstance(name, str) else 0
+    except UnicodeEncodeError:
+        size = 0
+    if not 0 < size <= NAME_BYTES_MAX or "\0" in name:
         raise Invalid(
             f"receiver name {name!r}: 1 to {NAME_BYTES_MAX} bytes of UTF-8 without zero bytes"
         )

@@ -46,8 +46,16 @@ class Walk:
     def take(self, count_max: int, bytes_max: int) -> list[bytes]:
         """Give the next messages, at least one unless there is none."""
         taken: list[bytes] = []
+        fresh = False
         while len(taken) < count_max and bytes_max > 0:
-            more = self.cursor.take(count_max - len(taken), bytes_max)
+            try:
+                more = self.cursor.take(count_max - len(taken), bytes_max)
+            except OSError:
+                if fresh:
+                    raise
+                # The window lost a page: a new look at the file says what is wrong with it.
+                self.cursor.close_window()
+                more = []
             taken += more
             bytes_max -= sum(map(len, more))
             if more:
@@ -59,6 +67,7 @@ class Walk:
                 if taken:  # the cursor is behind them: who asks again gets the error
                     break
                 raise
+            fresh = True
         return taken
 
     def _refill(self) -> bool:
@@ -79,11 +88,17 @@ class Walk:
 
     def _check_frame(self, view: memoryview, at: int, position: int) -> None:
         """Make sure that the cursor will find a message here, or say what is wrong."""
+        segment = self._segment()
+        path = self._catalogue.folder / segment.name
         size = FRAME_BYTES + int.from_bytes(view[at : at + 4], "big")
-        if position + size > self._ends.visible or scan(view, at, at + size)[1] != 1:
-            segment = self._segment()
+        try:
+            good = position + size <= self._ends.visible and scan(view, at, at + size)[1] == 1
+        except OSError as error:
+            error.filename = str(path)
+            raise
+        if not good:
             raise damaged(
-                self._catalogue.folder / segment.name,
+                path,
                 HEADER_BYTES + position - segment.begin,
                 "the message's checksum does not hold",
             )

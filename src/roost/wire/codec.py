@@ -38,7 +38,10 @@ class Codec(Generic[T]):
 def _encode_text(message: str) -> bytes:
     if not isinstance(message, str):
         raise Invalid(f"this channel sends str, not {type(message).__name__}")
-    return message.encode()
+    try:
+        return message.encode()
+    except UnicodeEncodeError as error:
+        raise Invalid(f"the message cannot be written as UTF-8: {error}") from error
 
 
 def _decode_text(payload: bytes) -> str:
@@ -93,8 +96,8 @@ def msgpack_codec(kind: type[T] | Any = Any) -> Codec[T]:
     )
 
 
-def codec_named(name: str) -> Codec[Any]:
-    """Find one of the codecs that come with Roost by its name."""
+def codec_named(name: object) -> Codec[Any]:
+    """Find one of the codecs that come with Roost by its name; `Invalid` for anything else."""
     match name:
         case "bytes":
             return BYTES
