@@ -50,8 +50,8 @@ class AsyncReceiver(Generic[T]):
 
     async def try_recv(self, default: Any = None) -> T | Any:
         """Receive the next message if it is there; otherwise answer `default`."""
-        payloads = await self._kept(self._handle.take(1, BATCH_BYTES_MAX))
-        return self._handle.decoded(payloads)[0] if payloads else default
+        messages = await self._kept(self._handle.take(1, BATCH_BYTES_MAX))
+        return messages[0] if messages else default
 
     async def recv_many(
         self, count_max: int, timeout: float | None = None, *, bytes_max: int = BATCH_BYTES_MAX
@@ -64,13 +64,13 @@ class AsyncReceiver(Generic[T]):
         async with asyncio.timeout(timeout):
             while True:
                 turn = self._machine.arrivals.turn
-                payloads = await self._kept(self._handle.take(count_max, bytes_max))
-                if payloads:
-                    return self._handle.decoded(payloads)
+                messages = await self._kept(self._handle.take(count_max, bytes_max))
+                if messages:
+                    return messages
                 self._machine.check_arriving()
                 await self._machine.arrivals.wait_async(self._handle.awaited, turn=turn)
 
-    async def _kept(self, taken: Taken) -> list[bytes]:
+    async def _kept(self, taken: Taken) -> list[T]:
         """Wait until the position is as durable as the mode promises, or give all back."""
         if taken.kept:
             try:
@@ -80,7 +80,7 @@ class AsyncReceiver(Generic[T]):
                 raise
         elif taken.payloads:
             self._machine.after_receive()
-        return taken.payloads
+        return self._handle.received(taken)
 
     async def _wait_kept(self, kept: int) -> None:
         marks = self._machine.marks

@@ -211,7 +211,9 @@ class FileChannel(Generic[T]):
         return AsyncReceiver(self._handle(name, start=start, auto_ack=auto_ack))
 
     def _handle(self, name: str, *, start: int | str, auto_ack: bool) -> Handle[T]:
-        reading = self._machine.open_reading(name, start=start, auto_ack=auto_ack)
+        reading = self._machine.open_reading(
+            name, start=start, auto_ack=auto_ack, decoded=self._codec.decode is not None
+        )
         return Handle(self._machine, reading, self._codec)
 
     def receivers(self) -> list[ReceiverStat]:

@@ -70,17 +70,31 @@ class Handle(Generic[T]):
         """Give back what was taken and did not arrive."""
         self.machine.give_back(self._reading, taken.deliveries)
 
-    def decoded(self, payloads: list[bytes]) -> list[Any]:
-        """Turn payloads into messages."""
+    def received(self, taken: Taken) -> list[Any]:
+        """Turn what was taken into messages; the first one that is none, and all behind it, go back.
+
+        So what cannot be decoded stops a receiver with an error, again each time, and is not lost.
+        """
         if self.decode is None:
-            return payloads
-        return [self.decode(payload) for payload in payloads]
+            return taken.payloads
+        messages: list[Any] = []
+        try:
+            for payload in taken.payloads:
+                messages.append(self.decode(payload))  # noqa: PERF401 (those before a bad one count)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                messages.clear()
+            self.machine.give_back(self._reading, taken.deliveries[len(messages) :])
+            if not messages:
+                raise
+        return messages
 
     def peek(self, count: int) -> list[Any]:
         """Look at what comes next."""
         self._check_open()
         check_count(count)
-        return self.decoded(self.machine.peek(self._reading, count))
+        payloads = self.machine.peek(self._reading, count)
+        return payloads if self.decode is None else [self.decode(payload) for payload in payloads]
 
     def acknowledge(self, count: int) -> int:
         """Acknowledge; the answer is what to wait for, or 0."""

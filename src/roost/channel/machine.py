@@ -255,8 +255,13 @@ class Machine:
 
     # Receiving
 
-    def open_reading(self, name: str, *, start: int | str, auto_ack: bool) -> Reading:
-        """Open a receiver for one more handle, making it if there is none of this name."""
+    def open_reading(
+        self, name: str, *, start: int | str, auto_ack: bool, decoded: bool
+    ) -> Reading:
+        """Open a receiver for one more handle, making it if there is none of this name.
+
+        What is `decoded` may turn out to be none of the codec's messages, and then be given back.
+        """
         check_name(name)
         with self.lock:
             self._check_open()
@@ -271,7 +276,7 @@ class Machine:
                         self.catalogue,
                         self.ends,
                         auto_ack=auto_ack,
-                        direct=auto_ack and not self._fsync,
+                        direct=auto_ack and not self._fsync and not decoded,
                         moved=self.upkeep.look,
                     )
                 self._readings[name] = reading

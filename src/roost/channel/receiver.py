@@ -59,13 +59,13 @@ class Receiver(Generic[T]):
             (payload,) = self._wait_for(1, BATCH_BYTES_MAX, timeout)
         elif self._timed:
             self._machine.after_receive()
-        decode = self._handle.decode
-        return payload if decode is None else decode(payload)
+        message: T = payload
+        return message
 
     def try_recv(self, default: Any = None) -> T | Any:
         """Receive the next message if it is there; otherwise answer `default`."""
-        taken = self._kept(self._handle.take(1, BATCH_BYTES_MAX))
-        return self._handle.decoded(taken)[0] if taken else default
+        messages = self._kept(self._handle.take(1, BATCH_BYTES_MAX))
+        return messages[0] if messages else default
 
     def recv_many(
         self, count_max: int, timeout: float | None = None, *, bytes_max: int = BATCH_BYTES_MAX
@@ -75,23 +75,23 @@ class Receiver(Generic[T]):
         The position is kept once for all of them. At least one comes, or `TimeoutError`.
         """
         check_count(count_max)
-        return self._handle.decoded(self._wait_for(count_max, max(1, bytes_max), timeout))
+        return self._wait_for(count_max, max(1, bytes_max), timeout)
 
-    def _wait_for(self, count_max: int, bytes_max: int, timeout: float | None) -> list[bytes]:
+    def _wait_for(self, count_max: int, bytes_max: int, timeout: float | None) -> list[T]:
         clock = self._machine.clock
         deadline = None if timeout is None else clock.now() + timeout
         while True:
             turn = self._machine.arrivals.turn
-            payloads = self._kept(self._handle.take(count_max, bytes_max))
-            if payloads:
-                return payloads
+            messages = self._kept(self._handle.take(count_max, bytes_max))
+            if messages:
+                return messages
             self._machine.check_arriving()
             left = None if deadline is None else deadline - clock.now()
             if left is not None and left <= 0:
                 raise TimeoutError(f"no message for {self.name!r} within {timeout} s")
             self._machine.arrivals.wait(self._handle.awaited, left, turn=turn)
 
-    def _kept(self, taken: Taken) -> list[bytes]:
+    def _kept(self, taken: Taken) -> list[T]:
         """Wait until the position is as durable as the mode promises, or give all back."""
         if taken.kept:
             try:
@@ -101,7 +101,7 @@ class Receiver(Generic[T]):
                 raise
         elif taken.payloads:
             self._machine.after_receive()
-        return taken.payloads
+        return self._handle.received(taken)
 
     def __iter__(self) -> Iterator[T]:
         """Receive for ever, until the channel or this handle is closed."""
