@@ -22,12 +22,13 @@ class Delivery(msgspec.Struct, frozen=True):
 class Deliveries:
     """The messages between a receiver's position and the next one it will read."""
 
-    __slots__ = ("_oldest", "_returned", "_taken")
+    __slots__ = ("_oldest", "_returned", "_settling", "_taken")
 
     def __init__(self) -> None:
         self._taken: set[int] = set()
         self._oldest: list[int] = []  # a heap of what was taken; what is settled leaves it late
         self._returned: dict[int, Delivery] = {}
+        self._settling: set[int] = set()
 
     @property
     def unacknowledged(self) -> int:
@@ -65,12 +66,21 @@ class Deliveries:
                 count -= 1
 
     def settle(self, begin: int) -> None:
-        """Note that the message at `begin` is done with, whatever came before it."""
+        """Note that the message at `begin` is done with, whatever came before it.
+
+        Until `confirm` it may still be given back.
+        """
         self._taken.remove(begin)
+        self._settling.add(begin)
+
+    def confirm(self, begin: int) -> None:
+        """Note that a message that was settled has arrived for good."""
+        self._settling.discard(begin)
 
     def give_back(self, delivery: Delivery) -> None:
         """Take a message back, settled or not: it is delivered again."""
         self._taken.discard(delivery.begin)
+        self._settling.discard(delivery.begin)
         self._returned[delivery.begin] = delivery
 
     def position(self, cursor: int) -> int:
@@ -79,3 +89,7 @@ class Deliveries:
             heappop(self._oldest)
         oldest = self._oldest[0] if self._oldest else cursor
         return min([cursor, oldest, *self._returned])
+
+    def needed(self, cursor: int) -> int:
+        """Say from where on messages may still be asked for: a settled one may come back."""
+        return min([self.position(cursor), *self._settling])

@@ -75,12 +75,19 @@ class AsyncReceiver(Generic[T]):
         if taken.kept:
             try:
                 await self._wait_kept(taken.kept)
+            except asyncio.CancelledError:
+                # Durably, since the position that passes these messages may be durable by now.
+                await self._wait_kept(self._handle.give_back(taken))
+                raise
             except BaseException:
                 self._handle.give_back(taken)
                 raise
         elif taken.payloads:
             self._machine.after_receive()
-        return self._handle.received(taken)
+        messages = self._handle.received(taken)
+        if taken.kept:
+            self._handle.arrived(taken)
+        return messages
 
     async def _wait_kept(self, kept: int) -> None:
         marks = self._machine.marks

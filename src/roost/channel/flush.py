@@ -10,14 +10,20 @@ from threading import Lock
 from typing import Final, Protocol
 
 from roost.channel.group import SyncGroup
-from roost.host.disk import File
 from roost.host.tasks import Worker
+
+
+class Syncs(Protocol):
+    """Something that can be synced, as a file can."""
+
+    def sync(self) -> None:
+        """Make durable what was written to it, or raise `OSError`."""
 
 
 class Syncable(Protocol):
     """What a flusher makes durable. All methods are called with the channel's lock held."""
 
-    def pending(self) -> tuple[int, Sequence[File]]:
+    def pending(self) -> tuple[int, Sequence[Syncs]]:
         """Say how far it is written, and which files to sync, in order, to make that durable."""
 
     def settled(self, durable: int) -> None:

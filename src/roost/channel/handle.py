@@ -66,9 +66,13 @@ class Handle(Generic[T]):
         self._check_open()
         return self.machine.take(self._reading, count_max, bytes_max)
 
-    def give_back(self, taken: Taken) -> None:
-        """Give back what was taken and did not arrive."""
-        self.machine.give_back(self._reading, taken.deliveries)
+    def arrived(self, taken: Taken) -> None:
+        """Note that what was taken is handed out for good."""
+        self.machine.arrived(self._reading, taken.deliveries)
+
+    def give_back(self, taken: Taken) -> int:
+        """Give back what was taken and did not arrive; the answer is what to wait for."""
+        return self.machine.give_back(self._reading, taken.deliveries)
 
     def received(self, taken: Taken) -> list[Any]:
         """Turn what was taken into messages; the first one that is none, and all behind it, go back.

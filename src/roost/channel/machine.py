@@ -142,6 +142,7 @@ class Machine:
             worker=tasks.worker("roost-upkeep"),
             method=settings.method,
             durable=lambda: self.data.group.durable,
+            needed=self._needed,
             failed=self.fail,
             metrics=metrics,
         )
@@ -359,12 +360,30 @@ class Machine:
                 reading.acknowledge(count)
             return self._moved()
 
-    def give_back(self, reading: Reading, deliveries: list[Delivery]) -> None:
-        """Take messages back that were handed out but did not arrive."""
+    def arrived(self, reading: Reading, deliveries: list[Delivery]) -> None:
+        """Note that messages whose position is durable now are handed out for good."""
+        with self.lock:
+            reading.confirm(deliveries)
+            self.upkeep.look_if_collectable()
+
+    def _needed(self) -> int | None:
+        """Say from where on somebody may need messages; None if nobody ever will."""
+        return min(
+            (
+                place.position if reading is None else reading.needed
+                for place, reading in self.receivers()
+            ),
+            default=None,
+        )
+
+    def give_back(self, reading: Reading, deliveries: list[Delivery]) -> int:
+        """Take back what was handed out and did not arrive; the answer is what to wait for."""
         with self.lock, self._writing(OFFSET_NAME):
             # Its last handle may have been closed meanwhile, and others opened.
             self._readings.get(reading.name, reading).give_back(deliveries)
+            kept = self._moved()
         self.arrivals.wake_all()
+        return kept
 
     def skip(self, reading: Reading) -> int:
         """Move a receiver behind the damage at its position; return how many bytes that is."""

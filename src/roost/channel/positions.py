@@ -4,7 +4,9 @@ Every method is called with the channel's lock held, but a mapped `Slot.store`, 
 compiled cursor does by itself. Where the file cannot be mapped, a store is one small write.
 """
 
+import errno
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from roost.channel.cursors import (
@@ -86,6 +88,8 @@ class Positions:
         marks = decode_marks(file.read_at(0, FILE_BYTES))
         self._places: Final = {slot: Place(file, self._view, mark) for slot, mark in marks.items()}
         self._stored = 0
+        self._syncing: Final = Lock()
+        self._broken = False
 
     @property
     def channel(self) -> Place | None:
@@ -128,7 +132,7 @@ class Positions:
         place = Place(self._file, self._view, mark)
         for _ in range(2):  # both copies, so that neither is an older owner's
             place.store(mark.position)
-        self._file.sync()
+        self.sync()
         self._places[mark.slot] = place
         return place
 
@@ -136,28 +140,34 @@ class Positions:
         """Free a receiver's slot, durably."""
         for parity in (0, 1):
             self._file.write_at(copy_offset(place.mark.slot, parity), bytes(SLOT_BYTES))
-        self._file.sync()
+        self.sync()
         del self._places[place.mark.slot]
-
-    def lowest(self) -> int | None:
-        """Say which position nobody needs anything before; None without receivers."""
-        return min((place.position for place in self.receivers()), default=None)
 
     def stored(self) -> int:
         """Count a store that somebody wants durable; the count is what a sync settles."""
         self._stored += 1
         return self._stored
 
-    def pending(self) -> tuple[int, list[File]]:
+    def pending(self) -> tuple[int, list["Positions"]]:
         """Say which stores a sync that begins now makes durable."""
-        return self._stored, [self._file]
+        return self._stored, [self]
 
     def settled(self, durable: int) -> None:
         """Note that stores were synced; nothing is kept of it here."""
 
     def sync(self) -> None:
-        """Make all stores durable."""
-        self._file.sync()
+        """Make all stores durable. Whoever calls, and from which thread, one failure is for all.
+
+        The system tells of a failed write once; a sync after that one would seem to succeed.
+        """
+        with self._syncing:
+            if self._broken:
+                raise OSError(errno.EIO, "an earlier sync of the positions failed")
+            try:
+                self._file.sync()
+            except OSError:
+                self._broken = True
+                raise
 
     def close(self) -> None:
         """Let go of the file."""

@@ -95,7 +95,22 @@ class Reading:
         """Note that just these messages are done with, and store the position."""
         for delivery in deliveries:
             self._deliveries.settle(delivery.begin)
-        self._store()
+        try:
+            self._store()
+        except OSError:
+            for delivery in deliveries:
+                self._deliveries.give_back(delivery)
+            raise
+
+    def confirm(self, deliveries: list[Delivery]) -> None:
+        """Note that settled messages have arrived, and are not given back any more."""
+        for delivery in deliveries:
+            self._deliveries.confirm(delivery.begin)
+
+    @property
+    def needed(self) -> int:
+        """From where on this receiver may still need messages."""
+        return min(self.position, self._deliveries.needed(self.walk.cursor.position))
 
     def acknowledge(self, count: int) -> None:
         """Note that the `count` oldest messages are done with, and store the position."""

@@ -96,12 +96,19 @@ class Receiver(Generic[T]):
         if taken.kept:
             try:
                 self._machine.wait_kept(taken.kept)
+            except KeyboardInterrupt:
+                # Durably, since the position that passes these messages may be durable by now.
+                self._machine.wait_kept(self._handle.give_back(taken))
+                raise
             except BaseException:
                 self._handle.give_back(taken)
                 raise
         elif taken.payloads:
             self._machine.after_receive()
-        return self._handle.received(taken)
+        messages = self._handle.received(taken)
+        if taken.kept:
+            self._handle.arrived(taken)
+        return messages
 
     def __iter__(self) -> Iterator[T]:
         """Receive for ever, until the channel or this handle is closed."""

@@ -17,10 +17,8 @@ from roost.errors import Corrupt
 from roost.host.disk import Disk, File
 from roost.segments.compress import BadStream, method_of
 from roost.segments.file import (
-    PIECE_BYTES,
     Segment,
     create_segment,
-    damaged,
     decompressed,
     pieces,
     read_header,
@@ -78,9 +76,6 @@ class Recovery:
             self._note("corrupt", "", 0, bound - held, f"messages {held} to {bound} are missing")
         written = max(bound, held)
         segments, tail = self._open_tail(segments, written)
-        self._rewrite(segments[-1:], tail, bound)
-        for segment in segments[:-1]:
-            self._rewrite_sealed(segment, bound)
         self._settle(positions, head=segments[0].begin, written=written)
         return Recovered(
             segments=segments,
@@ -121,7 +116,7 @@ class Recovery:
                 self._note(
                     "corrupt", plain_name(number), 0, 0, "the header is damaged; left as it is"
                 )
-        return _in_order(found, self._folder)
+        return in_order(found, self._folder)
 
     def _set_aside_unborn(self, number: int) -> bool:
         """Remove a last segment that was never wholly created; False if it holds frames."""
@@ -183,6 +178,7 @@ class Recovery:
             if begins is not None and begins <= bound:
                 known.append(self._sealed_below_bound(segment, begins))
                 continue
+            self._write_again(segment, bound)
             end, torn = self._look(segment, begins, bound=bound, foreign=foreign)
             if torn is not None:
                 for later in reversed(segments[at + 1 :]):
@@ -221,6 +217,22 @@ class Recovery:
             file.sync()
         file.close()
 
+    def _write_again(self, segment: Segment, bound: int) -> None:
+        """Make durable what no sync is known to have covered, before it is looked at.
+
+        After a failed sync its pages only seem clean: the system may drop them at any time, and
+        show what is on the disk instead. So it is written again, not just synced; and what is
+        judged afterwards is what is there. Zeros hold no frames, and need no room.
+        """
+        file = self._disk.open(self._folder / segment.name)
+        start = HEADER_BYTES + max(bound, segment.begin) - segment.begin
+        for piece in pieces(file, start):
+            if piece.strip(b"\0"):
+                file.write_at(start, piece)
+            start += len(piece)
+        file.sync()
+        file.close()
+
     def _look(
         self, segment: Segment, begins: int | None, *, bound: int, foreign: bool
     ) -> tuple[int, Survey | None]:
@@ -237,9 +249,6 @@ class Recovery:
                 message_bytes_max=self._message_bytes_max,
                 foreign=foreign,
             )
-        except OSError as error:
-            path = self._folder / segment.name
-            raise damaged(path, HEADER_BYTES, f"it cannot be read ({error})") from error
         finally:
             file.close()
         for damage in seen.damages:
@@ -315,24 +324,6 @@ class Recovery:
         tail = create_segment(self._disk, self._folder, number=number, begin=written)
         return [*segments, Segment(number=number, begin=written)], tail
 
-    def _rewrite(self, tail: list[Segment], file: File, bound: int) -> None:
-        """Write again what no sync is known to have covered: its pages may only seem clean."""
-        (segment,) = tail
-        start = HEADER_BYTES + max(bound, segment.begin) - segment.begin
-        size = file.size()
-        while start < size:
-            piece = file.read_at(start, PIECE_BYTES)
-            file.write_at(start, piece)
-            start += len(piece)
-        file.sync()
-
-    def _rewrite_sealed(self, segment: Segment, bound: int) -> None:
-        if segment.method is not None or segment.end is None or segment.end <= bound:
-            return
-        file = self._disk.open(self._folder / segment.name)
-        self._rewrite([segment], file, bound)
-        file.close()
-
     def _settle(self, positions: Positions, *, head: int, written: int) -> None:
         """Keep every receiver inside what is there, durably, before anything is served."""
         before = positions.channel
@@ -360,7 +351,7 @@ def _ended(segment: Segment, end: int) -> Segment:
     return Segment(number=segment.number, begin=segment.begin, end=end, method=segment.method)
 
 
-def _in_order(found: list[Segment], folder: Path) -> list[Segment]:
+def in_order(found: list[Segment], folder: Path) -> list[Segment]:
     """Check that segments follow one another; positions must never run backwards."""
     for before, after in pairwise(found):
         if after.begin < (before.end if before.end is not None else before.begin):

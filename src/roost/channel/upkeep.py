@@ -19,6 +19,7 @@ from roost.host.tasks import Worker
 from roost.segments.compress import BadStream, Method, compressor, method_byte
 from roost.segments.file import Segment, decompressed, pieces
 from roost.segments.format import HEADER_BYTES, MAKING, Header, encode_header, packed_name
+from roost.segments.kernel import scan
 
 
 class Upkeep:
@@ -35,6 +36,7 @@ class Upkeep:
         worker: Worker,
         method: Method | None,
         durable: Callable[[], int],
+        needed: Callable[[], int | None],
         failed: Callable[[OSError], None],
         metrics: ChannelMetrics,
     ) -> None:
@@ -46,6 +48,7 @@ class Upkeep:
         self._worker: Final = worker
         self._method: Final = method
         self._durable: Final = durable
+        self._needed: Final = needed
         self._failed: Final = failed
         self._metrics: Final = metrics
         self.trouble = ""
@@ -78,14 +81,17 @@ class Upkeep:
             yield from self._compress()
         except OSError as error:
             # Nothing is lost by it: what was to be removed or replaced is still there.
+            # Names that may not be durable are not to be built upon; the next open looks again.
             self.trouble = f"{error}"
+            with self._lock:
+                self._stopped = True
 
     # Collection
 
     def _collect(self) -> Iterator[None]:
         while True:
             with self._lock:
-                wanted = self._needless()
+                wanted = None if self._stopped else self._needless()
             if wanted is None:
                 return
             # What lets the segment go must outlive a crash that the removal outlives.
@@ -108,9 +114,9 @@ class Upkeep:
 
     def _needless(self) -> Segment | None:
         first = self._catalogue.segments[0]
-        if first.end is None:
-            return None
-        lowest = self._positions.lowest()
+        if first.end is None or first.end > self._durable():
+            return None  # so the head is never above the durable bound
+        lowest = self._needed()
         return None if lowest is None or lowest < first.end else first
 
     # Compression
@@ -153,9 +159,10 @@ class Upkeep:
             target.truncate(0)
             target.write_at(0, encode_header(header))
             at, stop = HEADER_BYTES, HEADER_BYTES + segment.end - segment.begin
-            stream, digest, read = compressor(method), 0, 0
+            stream, digest, begun = compressor(method), 0, b""
             for piece in pieces(plain, HEADER_BYTES, stop):
-                digest, read = zlib.crc32(piece, digest), read + len(piece)
+                digest = zlib.crc32(piece, digest)
+                begun = _behind_frames(begun + piece)
                 packed = stream.add(piece)
                 target.write_at(at, packed)
                 at += len(packed)
@@ -164,9 +171,11 @@ class Upkeep:
             target.sync()
             yield
             check = yield from self._digest(target, _packed(segment, method))
-            whole = check == digest and read == stop - HEADER_BYTES
+            whole = check == digest and not begun  # damage is left as it is
         except BadStream:
             whole = False
+        except OSError as error:  # no room for it, say: the plain form is as good
+            self.trouble = f"{segment.name} stays as it is: {error}"
         finally:
             plain.close()
             target.close()
@@ -195,6 +204,11 @@ class Upkeep:
         yield
         self._disk.sync_folder(self._folder)
         self._metrics.compressed_segments += 1
+
+
+def _behind_frames(content: bytes) -> bytes:
+    """Give what is left behind the good frames: one that goes on, or damage."""
+    return content[scan(content, 0, len(content))[0] :]
 
 
 def _packed(segment: Segment, method: Method) -> Segment:

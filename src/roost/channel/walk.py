@@ -37,11 +37,10 @@ class Walk:
 
     def next(self) -> bytes | None:
         """Give the next message, or None where readable messages end."""
-        while self._refill():
+        payload = self.cursor.next()
+        while payload is None and self._refill():
             payload = self.cursor.next()
-            if payload is not None:
-                return payload
-        return None
+        return payload
 
     def take(self, count_max: int, bytes_max: int) -> list[bytes]:
         """Give the next messages, at least one unless there is none."""
@@ -88,7 +87,8 @@ class Walk:
 
     def _check_frame(self, view: memoryview, at: int, position: int) -> None:
         """Make sure that the cursor will find a message here, or say what is wrong."""
-        segment = self._segment()
+        segment = self.segment
+        assert segment is not None, "a window without a segment"
         path = self._catalogue.folder / segment.name
         size = FRAME_BYTES + int.from_bytes(view[at : at + 4], "big")
         try:
@@ -103,9 +103,10 @@ class Walk:
                 "the message's checksum does not hold",
             )
 
-    def _segment(self) -> Segment:
-        assert self._source is not None
-        return self._source.segment
+    @property
+    def segment(self) -> Segment | None:
+        """The segment that is open."""
+        return None if self._source is None else self._source.segment
 
     def _source_at(self, position: int) -> Source:
         source = self._source
@@ -174,7 +175,9 @@ class Walk:
         finally:
             file.close()
         at = start + position - segment.begin
-        if at < len(view) and scan(view, at, len(view))[1]:
+        if at >= len(view):
+            return None
+        if scan(view, at, len(view))[1]:
             return position
         found = resume(view, at + 1, len(view), self._catalogue.message_bytes_max)
         return None if found < 0 else segment.begin + found - start

@@ -25,6 +25,7 @@ from roost.segments.format import (
     packed_name,
     plain_name,
 )
+from roost.segments.kernel import scan
 
 WINDOW_BYTES_MIN: Final = 64 * 1024
 WINDOW_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -201,6 +202,9 @@ class PackedSource:
             chunk = next(self._chunks, None)
         except BadStream as error:
             raise damaged(self._path, HEADER_BYTES + error.offset, str(error)) from error
+        except OSError:
+            self._rewind()  # a stream that failed to be read once cannot be gone on with
+            raise
         if chunk is None:
             raise self.corrupt(position, "the message reaches behind the end of what was stored")
         return chunk
@@ -229,6 +233,23 @@ def pieces(file: File, start: int = HEADER_BYTES, stop: int | None = None) -> It
             return
         yield piece
         start += len(piece)
+
+
+def good_stop(file: File, at: int, *, message_bytes_max: int) -> int:
+    """Give the file offset behind the good frames that follow one another from `at` on.
+
+    It reads instead of mapping, so that it may look at a file which its owner cuts.
+    """
+    while True:
+        head = file.read_at(at, FRAME_BYTES)
+        length = int.from_bytes(head[:4], "big")
+        if len(head) < FRAME_BYTES or not 1 <= length <= message_bytes_max:
+            return at
+        piece = file.read_at(at, max(PIECE_BYTES, FRAME_BYTES + length))
+        size, _ = scan(piece, 0, len(piece))
+        if size == 0:
+            return at
+        at += size
 
 
 def damaged(path: Path, offset: int, what: str) -> Corrupt:

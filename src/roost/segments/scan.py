@@ -85,19 +85,12 @@ def frame_boundary(view: memoryview, *, stop: int, target: int) -> int:
     `target` is a boundary too.
     """
     found = boundary(view, HEADER_BYTES, stop, target)
-    if found < target:
-        after_one, count = scan(view, target, min(stop, target + _frame_size(view, target)))
-        if count == 1 and not _reaches(view, found, target):
-            assert after_one > target
-            return target
-    return found
+    if found == target or _holds_frame(view, found, stop):
+        return found
+    return target if _holds_frame(view, target, stop) else found
 
 
-def _frame_size(view: memoryview, at: int) -> int:
-    return FRAME_BYTES + int.from_bytes(view[at : at + 4], "big")
-
-
-def _reaches(view: memoryview, at: int, target: int) -> bool:
-    """Tell whether the frame at `at` is good and covers `target`."""
-    size = _frame_size(view, at)
-    return at + size > target and scan(view, at, at + size)[1] == 1
+def _holds_frame(view: memoryview, at: int, stop: int) -> bool:
+    """Tell whether a good frame stands at `at`."""
+    after = at + FRAME_BYTES + int.from_bytes(view[at : at + 4], "big")
+    return after <= stop and scan(view, at, after)[1] == 1
