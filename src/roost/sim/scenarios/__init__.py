@@ -18,7 +18,7 @@ looks into the processes as much as it likes, but does nothing to them that a us
 from typing import Protocol
 
 from roost.sim.play import Options, Report
-from roost.sim.scenarios import echo
+from roost.sim.scenarios import channel, echo
 
 
 class Scenario(Protocol):
@@ -31,5 +31,6 @@ class Scenario(Protocol):
 
 
 SCENARIOS: dict[str, Scenario] = {
+    "channel": channel,
     "echo": echo,
 }

@@ -22,6 +22,7 @@ from roost.segments.file import Windows
 from roost.segments.format import FRAME_BYTES, HEADER_BYTES, decode_header, parse_name
 from roost.sim.checkers import Book, Violation
 from roost.sim.faults import DiskFaults
+from roost.sim.play import Options, Report, play
 from roost.sim.world import Process, Seams, World
 from roost.types import Durability
 
@@ -29,6 +30,19 @@ FOLDER: Final = Path("/channel")
 AUDIT: Final = "audit"
 DEFINITE: Final = (NoRoom, Unavailable, Closed)
 Ending = Literal["close", "kill", "power", "power at an operation"]
+
+
+def run(seed: int, options: Options) -> Report:
+    """Play it with one seed."""
+    return play("channel", seed, options, story)
+
+
+async def story(world: World) -> dict[str, int]:
+    """Let one seed's channel live, end, and heal."""
+    told = Story(world)
+    world.trace("plan", **msgspec.structs.asdict(told.plan))
+    await told.play()
+    return {"lives": told.opened, "acked": told.book.acked, "delivered": told.book.delivered}
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -91,7 +105,7 @@ class Story:
         self._sent = 0
         self._lossy = False
         self._heal = False
-        self._opened = 0
+        self.opened = 0
         self._clean = False
 
     async def play(self) -> None:
@@ -129,7 +143,7 @@ class Story:
         """Flip a bit of a segment of a channel that was closed."""
         disk = process.disk
         names = [name for name in disk.names(FOLDER) if parse_name(name) is not None]
-        if not names or self._opened == 0:
+        if not names or self.opened == 0:
             return
         path = FOLDER / self._rng.choice(names)
         packed = path.suffix == ".z"
@@ -169,7 +183,7 @@ class Story:
             return
         try:
             self._check_opened(channel)
-            await self._use(channel, seams)
+            await self._use(channel)
             sound = channel.stat().failure == ""
             channel.close()
             self._clean = sound
@@ -184,7 +198,7 @@ class Story:
 
     def _check_opened(self, channel: FileChannel[bytes]) -> None:
         """Compare what was recovered with what is known, from the head to the tail."""
-        self._opened += 1
+        self.opened += 1
         self._clean = False
         stat = channel.stat()
         self._world.trace("opened", head=stat.head, tail=stat.tail, findings=len(stat.findings))
@@ -205,9 +219,9 @@ class Story:
             channel.remove_receiver(AUDIT)
         self.book.audited(content, head=stat.head, tail=stat.tail)
 
-    async def _use(self, channel: FileChannel[bytes], seams: Seams) -> None:
+    async def _use(self, channel: FileChannel[bytes]) -> None:
         """Send and receive until the plan's messages are sent, or something fails for good."""
-        rng = self._world.rng(f"life {self._opened}")
+        rng = self._world.rng(f"life {self.opened}")
         readers = [
             asyncio.create_task(self._receive(channel, name, auto_ack=auto_ack, rng=rng))
             for name, auto_ack in self.plan.receivers
@@ -271,26 +285,34 @@ class Story:
         taken: list[bytes] = []
         quiet = 0
         while quiet < (20 if self._heal else 4):
-            try:
-                more = await self._receive_once(rx, rng)
-            except TimeoutError:
-                quiet += 1
-                self.book.asked(name, 0)
-            except (Corrupt, Trimmed) as error:
-                self.book.corrupt(str(error))
-                position = rx.position
-                self.book.skipped(name, rx.skip_corrupt(), position=position)
-            except (Unknown, Unavailable):
-                quiet += 1
-                await asyncio.sleep(0.01)
-            else:
-                taken += more
+            more = await self._try_to_receive(channel, rx, rng)
+            quiet += more is None
+            taken += more or []
             if not auto_ack and taken and (self._heal or rng.random() < 0.5):
                 taken = await self._acknowledge(rx, taken, rng)
             if rng.random() < 0.05 and not self._heal:
                 rx.close()
                 rx, taken = channel.async_rx(name, auto_ack=auto_ack), []
                 self.book.reopened(name)
+
+    async def _try_to_receive(
+        self, channel: FileChannel[bytes], rx: AsyncReceiver[bytes], rng: Random
+    ) -> list[bytes] | None:
+        """Receive, or find out why not; None if nothing came."""
+        try:
+            return await self._receive_once(rx, rng)
+        except TimeoutError:
+            self.book.asked(rx.name, 0)
+        except (Corrupt, Trimmed) as error:
+            if not channel.stat().failure:
+                self.book.corrupt(str(error))
+                position = rx.position
+                self.book.skipped(rx.name, rx.skip_corrupt(), position=position)
+                return []
+            # What was never durable may be forgotten under a reader's hands.
+        except (Unknown, Unavailable):
+            await asyncio.sleep(0.01)
+        return None
 
     async def _receive_once(self, rx: AsyncReceiver[bytes], rng: Random) -> list[bytes]:
         count = rng.choice([1, 1, 5, 50])
