@@ -130,10 +130,11 @@ class Positions:
 
     def _put(self, mark: Mark) -> Place:
         place = Place(self._file, self._view, mark)
+        # Known before it is durable: if the sync fails it may be, and then needs its messages.
+        self._places[mark.slot] = place
         for _ in range(2):  # both copies, so that neither is an older owner's
             place.store(mark.position)
         self.sync()
-        self._places[mark.slot] = place
         return place
 
     def remove(self, place: Place) -> None:

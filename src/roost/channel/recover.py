@@ -337,14 +337,15 @@ class Recovery:
                 f"receiver {place.mark.name!r} had read on to {place.position}; the system lost "
                 f"what came after {written} before it was durable",
             )
+        bound = max(written, head)
+        incarnation = 0 if before is None else before.mark.id
+        if ahead:
+            # Durable before their positions are: a crash in between must not hide the loss.
+            incarnation += 1
+            positions.put_channel(bound=bound, incarnation=incarnation, durability=self._durability)
         for place in positions.receivers():  # stored again, since a sync of them may have failed
             place.store(min(place.position, written))
-        incarnation = 0 if before is None else before.mark.id
-        positions.put_channel(
-            bound=max(written, head),
-            incarnation=incarnation + (1 if ahead else 0),
-            durability=self._durability,
-        )
+        positions.put_channel(bound=bound, incarnation=incarnation, durability=self._durability)
 
 
 def _ended(segment: Segment, end: int) -> Segment:

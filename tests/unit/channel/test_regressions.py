@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roost import FileChannel, Unknown
+from roost import FileChannel, Unavailable, Unknown
 from roost.sim.disk import SimDisk
 from roost.types import Durability
 from tests.unit.channel.stepped import SteppedClock, SteppedTasks
@@ -45,3 +45,34 @@ def test_a_segment_whose_name_was_not_durable_is_made_so_before_it_is_used(disk:
     disk.crash("none")
 
     assert opened(disk).rx().peek_many(10) == [b"one", b"three"]
+
+
+def test_what_a_receiver_in_doubt_needs_is_not_collected(disk: SimDisk) -> None:
+    channel = opened(disk, segment_bytes=1)
+    second = [channel.tx().send(payload) for payload in (b"one", b"two")][1]
+    channel.rx("behind", start=second).close()
+    disk.fail_next("sync", "offset", errno.EIO)
+    with pytest.raises(Unknown):
+        channel.rx("in doubt", start="head")
+    channel.close()
+
+    with opened(disk) as again:
+        assert again.rx("in doubt").peek_many(10) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_crash_in_recovery_does_not_hide_that_messages_were_lost(seed: int) -> None:
+    disk = SimDisk(random.Random(seed))
+    channel = opened(disk, durability="os")
+    channel.tx().send_many([b"one", b"two"])
+    for name in "abc":  # so that its slot stands in another sector than the channel's
+        channel.rx(name)
+    channel.rx("ahead").recv_many(2)
+    channel.rx("other")
+    disk.crash("none")
+    disk.fail_next("sync", "offset", errno.EIO)
+    with pytest.raises(Unavailable):
+        opened(disk)
+    disk.crash("none")
+
+    assert opened(disk).stat().incarnation > 0
