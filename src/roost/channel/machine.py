@@ -517,6 +517,7 @@ class Machine:
     def _close(self) -> None:
         with self.lock:
             self.closed = True
+            failed = bool(self.failure)
             self.tail.close_window()
             for reading in self._readings.values():
                 reading.walk.close()
@@ -527,6 +528,8 @@ class Machine:
         try:
             if not self.failure:
                 self._settle_all()
+            elif not failed:  # meanwhile, in the background: nobody else was told
+                self.check_settling("what was sent")
         finally:
             self.tail.close()
             self._positions.close()

@@ -20,15 +20,20 @@ def disk() -> SimDisk:
 
 
 def opened(
-    disk: SimDisk, *, durability: Durability = "fsync", segment_bytes: int = 1000
+    disk: SimDisk,
+    *,
+    durability: Durability = "fsync",
+    segment_bytes: int = 1000,
+    clock: SteppedClock | None = None,
+    tasks: SteppedTasks | None = None,
 ) -> FileChannel[bytes]:
-    clock = SteppedClock()
+    clock = clock or SteppedClock()
     return FileChannel(
         FOLDER,
         durability=durability,
         segment_bytes=segment_bytes,
         disk=disk,
-        tasks=SteppedTasks(clock),
+        tasks=tasks or SteppedTasks(clock),
         clock=clock,
     )
 
@@ -76,3 +81,17 @@ def test_a_crash_in_recovery_does_not_hide_that_messages_were_lost(seed: int) ->
     disk.crash("none")
 
     assert opened(disk).stat().incarnation > 0
+
+
+def test_a_close_says_so_when_the_sync_that_it_waited_for_failed(disk: SimDisk) -> None:
+    opened(disk).close()
+    clock = SteppedClock()
+    tasks = SteppedTasks(clock)
+    channel = opened(disk, durability="interval", clock=clock, tasks=tasks)
+    channel.tx().send(b"one")
+    clock.advance(1)
+    tasks.step("roost-flush")
+    disk.fail_next("sync", "segment.0", errno.EIO)
+
+    with pytest.raises(Unknown, match="may or may not be durable"):
+        channel.close()
