@@ -71,6 +71,8 @@ class Flusher:
 
     def sync_here(self) -> bool:
         """Do one round in this thread unless somebody is at it; the worker does what is left."""
+        if self.group.busy:  # the usual answer where many wait, without fighting for the lock
+            return False
         with self._lock:
             if self._stopped or not self.group.claim():
                 return False

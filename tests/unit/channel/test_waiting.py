@@ -1,12 +1,13 @@
 """Waiting for a position, by threads and by tasks: no wake-up is lost, and none takes too much."""
 
 import asyncio
+from collections.abc import Callable
 from threading import Lock
 
 import pytest
 
 from roost.channel.wait import Waiters
-from tests.unit.channel.threads import WAIT_S, Running, restless, together
+from tests.unit.channel.threads import WAIT_S, Running, restless, together, until
 
 
 class Counter:
@@ -22,6 +23,20 @@ class Counter:
         with self._lock:
             self.reached += by
         self.waiters.wake()
+
+
+class Watched(Counter):
+    """A counter at which something happens while the first waiter looks whether it has come."""
+
+    def __init__(self, while_looking: Callable[[Counter], None]) -> None:
+        super().__init__()
+        self.waiters = Waiters(self._look)
+        self._while_looking = [while_looking]
+
+    def _look(self) -> int:
+        if self._while_looking:
+            self._while_looking.pop()(self)
+        return self.reached
 
 
 def test_who_waits_for_what_has_come_does_not_wait() -> None:
@@ -90,6 +105,37 @@ def test_a_cancelled_task_leaves_nothing_behind() -> None:
         assert not counter.waiters.queue
 
     asyncio.run(cancelled())
+
+
+def test_a_thread_that_finds_it_need_not_wait_still_wakes_the_next() -> None:
+    behind: list[Running] = []
+
+    def while_looking(counter: Counter) -> None:
+        behind.append(Running(lambda: counter.waiters.wait(1, WAIT_S)))
+        behind[0].block()
+        counter.move()
+
+    counter = Watched(while_looking)
+
+    assert counter.waiters.wait(1, None)
+    assert behind[0].answer() is True
+
+
+def test_a_thread_that_gives_up_while_the_one_before_it_wakes_holds_nobody_back() -> None:
+    behind: list[Running] = []
+
+    def while_looking(counter: Counter) -> None:
+        impatient = Running(lambda: counter.waiters.wait(1, 0.2))
+        until(lambda: len(counter.waiters.queue) == 2)
+        behind.append(Running(lambda: counter.waiters.wait(1, WAIT_S)))
+        until(lambda: len(counter.waiters.queue) == 3)
+        counter.move()
+        assert impatient.answer() is False
+
+    counter = Watched(while_looking)
+
+    assert counter.waiters.wait(1, None)
+    assert behind[0].answer() is True
 
 
 def test_a_task_whose_loop_is_gone_stops_nobody_else_from_being_woken() -> None:
