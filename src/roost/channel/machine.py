@@ -9,7 +9,7 @@ safe, and after a failed write or sync nothing is acknowledged any more.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock, RLock
@@ -157,12 +157,12 @@ class Machine:
             with self._writing():
                 return self.tail.append(payload)
 
-    def append_many(self, payloads: Sequence[bytes]) -> tuple[int, int]:
-        """Store messages one behind the other; return where they begin and end."""
+    def append_many(self, framed: bytes) -> tuple[int, int]:
+        """Store frames that stand one behind the other; return where they begin and end."""
         with self.lock:
             self._check_sending()
             with self._writing():
-                return self.tail.append_many(payloads), self.ends.written
+                return self.tail.append_many(framed), self.ends.written
 
     def lost_page(self, error: OSError) -> NoReturn:
         """Fail the channel for a store into a page that was cut off or that cannot be read."""

@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 from roost.channel.machine import Machine
 from roost.errors import Invalid
 from roost.segments.format import FRAME_BYTES
+from roost.segments.kernel import frames
 from roost.wire.codec import Codec
 
 T = TypeVar("T")
@@ -70,7 +71,7 @@ class Sender(Generic[T]):
         They are written with one system call; in mode `fsync` they share one sync. It is all or
         nothing but for a crash, which may keep some of the first.
         """
-        begin, end = self._machine.append_many(_payloads(self._machine, self._encode, messages))
+        begin, end = self._machine.append_many(_framed(self._machine, self._encode, messages))
         if self._fsync:
             self._machine.wait_durable(end)
         else:
@@ -115,10 +116,10 @@ class AsyncSender(Generic[T]):
 
     async def send_many(self, messages: Iterable[T]) -> int:
         """Send messages one behind the other, as `Sender.send_many` does."""
-        payloads = _payloads(self._machine, self._encode, messages)
+        framed = _framed(self._machine, self._encode, messages)
         if self._machine.tail.full:
             await _roll(self._machine)
-        begin, end = self._machine.append_many(payloads)
+        begin, end = self._machine.append_many(framed)
         if self._fsync:
             await _durable(self._machine, begin, end)
         else:
@@ -126,28 +127,35 @@ class AsyncSender(Generic[T]):
         return begin
 
 
-def _payloads(machine: Machine, encode: Any, messages: Iterable[Any]) -> list[bytes]:
+def _framed(machine: Machine, encode: Any, messages: Iterable[Any]) -> bytes:
+    """Frame messages; each is looked at only if the kernel refuses one or one may be too long."""
     length_max = machine.settings.message_bytes_max
     payloads = list(messages) if encode is None else [encode(message) for message in messages]
     if not payloads:
         raise Invalid("send_many() of no messages; give it at least one")
-    for at, payload in enumerate(payloads):
-        if type(payload) is not bytes or not 0 < len(payload) <= length_max:
-            payloads[at] = _as_payload(payload, length_max)
-    return payloads
+    try:
+        framed = frames(payloads)
+    except (TypeError, ValueError):
+        return frames([_as_payload(payload, length_max) for payload in payloads])
+    if len(framed) > length_max:
+        for payload in payloads:
+            _as_payload(payload, length_max)
+    return framed
 
 
 async def _durable(machine: Machine, begin: int, upto: int) -> None:
     data = machine.data
-    try:
-        while data.group.durable < upto:
-            machine.check_settling("what was sent")
-            if not data.group.busy:
-                data.request()
-            await machine.durables.wait_async(upto)
-    except asyncio.CancelledError as error:
-        error.add_note(f"the message at position {begin} may or may not become durable")
-        raise
+    while data.group.durable < upto:
+        machine.check_settling("what was sent")
+        if not data.group.busy:
+            data.request()
+        future = machine.durables.join(upto)
+        try:
+            await future
+        except asyncio.CancelledError as error:
+            machine.durables.leave(upto, future)
+            error.add_note(f"the message at position {begin} may or may not become durable")
+            raise
 
 
 async def _roll(machine: Machine) -> None:

@@ -9,7 +9,7 @@ full disk leaves everything as it was.
 """
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from roost.errors import NoRoom
 from roost.host.disk import Disk, File
 from roost.segments.file import Segment, Windows, create_segment
 from roost.segments.format import HEADER_BYTES, MAKING, plain_name
-from roost.segments.kernel import Appender, Ends, frame, frames
+from roost.segments.kernel import Appender, Ends, frame
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -82,12 +82,12 @@ class Tail:
         begin = self.appender.append(payload)
         return begin if begin >= 0 else self._write(frame(payload))
 
-    def append_many(self, payloads: Sequence[bytes]) -> int:
-        """Store frames one behind the other with one write, and return where they begin."""
+    def append_many(self, framed: bytes) -> int:
+        """Store frames that stand one behind the other with one write, and return where."""
         self.roll_if_full()
-        return self._write(frames(payloads))
+        return self._write(framed)
 
-    def _write(self, framed: bytes | bytearray) -> int:
+    def _write(self, framed: bytes) -> int:
         self.appender.close_window()
         begin = self._ends.written
         offset = self._offset(begin)
