@@ -75,7 +75,7 @@ class Handle(Generic[T]):
         return self.machine.give_back(self._reading, taken.deliveries)
 
     def received(self, taken: Taken) -> list[Any]:
-        """Turn what was taken into messages; the first one that is none, and all behind it, go back.
+        """Turn what was taken into messages; from the first one that is none on, it is given back.
 
         So what cannot be decoded stops a receiver with an error, again each time, and is not lost.
         """

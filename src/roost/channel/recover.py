@@ -6,7 +6,7 @@ given to another message. A crash anywhere in here leaves a folder that this rec
 """
 
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -124,7 +124,7 @@ class Recovery:
         size = file.size()
         file.close()
         if size <= HEADER_BYTES:
-            self._set_aside(plain_name(number))
+            self._set_aside(plain_name(number), "torn", "never made durable")
         return size <= HEADER_BYTES
 
     def _header(self, number: int, *, plain: bool, packed: bool) -> Segment | None:
@@ -136,8 +136,11 @@ class Recovery:
                 self._disk.unlink(self._folder / plain_name(number))
                 self._disk.sync_folder(self._folder)
                 return segment
-            self._disk.unlink(self._folder / packed_name(number))
-            self._disk.sync_folder(self._folder)
+            other = self._read(plain_name(number), number, packed=False)
+            if segment is not None or other is not None:
+                worse = packed_name if other is not None else plain_name
+                self._set_aside(worse(number), "corrupt", "the other form is kept")
+            return other if other is not None else segment
         return self._read(plain_name(number), number, packed=False)
 
     def _read(self, name: str, number: int, *, packed: bool) -> Segment | None:
@@ -173,6 +176,10 @@ class Recovery:
         for at, segment in enumerate(segments):
             begins = segments[at + 1].begin if at + 1 < len(segments) else None
             if segment.method is not None:
+                assert segment.end is not None, "a compressed segment knows its end"
+                if begins is not None and segment.end < begins:
+                    gap = f"messages {segment.end} to {begins} are missing behind it"
+                    self._note("corrupt", segment.name, 0, begins - segment.end, gap)
                 known.append(segment)
                 continue
             if begins is not None and begins <= bound:
@@ -182,7 +189,7 @@ class Recovery:
             end, torn = self._look(segment, begins, bound=bound, foreign=foreign)
             if torn is not None:
                 for later in reversed(segments[at + 1 :]):
-                    self._set_aside(later.name)
+                    self._set_aside(later.name, "torn", "never made durable")
                 self._cut(segment, torn)
                 return [*known, _ended(segment, end)]
             known.append(_ended(segment, end))
@@ -194,16 +201,15 @@ class Recovery:
         held = segment.begin + file.size() - HEADER_BYTES
         file.close()
         if held < begins:
-            self._note(
-                "corrupt",
-                segment.name,
-                HEADER_BYTES + held - segment.begin,
-                begins - held,
-                "the file is shorter than it was",
-            )
+            self._note_shorter(segment, held, begins)
         elif held > begins:
             self._cut_reserve(segment, begins)
         return _ended(segment, begins)
+
+    def _note_shorter(self, segment: Segment, held: int, begins: int) -> None:
+        offset = HEADER_BYTES + held - segment.begin
+        text = "the file is shorter than it was"
+        self._note("corrupt", segment.name, offset, begins - held, text)
 
     def _cut_reserve(self, segment: Segment, end: int) -> None:
         """Cut room that was reserved in a sealed segment and, by a crash, not given back."""
@@ -266,31 +272,33 @@ class Recovery:
             if HEADER_BYTES + end - segment.begin < size:
                 self._cut_reserve(segment, end)
             return end, None
-        return (end, seen) if end >= bound else (begins, None)
+        if end >= bound:
+            return end, seen
+        self._note_shorter(segment, end, begins)
+        return begins, None
 
     def _cut(self, segment: Segment, seen: Survey) -> None:
         """Cut a segment behind its last good frame, keeping what is not zero in `salvage/`."""
         file = self._disk.open(self._folder / segment.name)
         if seen.torn_bytes:
             position = segment.begin + seen.end - HEADER_BYTES
-            name = f"{segment.name}.at.{position}"
-            self._keep(name, pieces(file, seen.end, seen.torn_stop))
+            kept = self._keep(
+                f"{segment.name}.at.{position}", pieces(file, seen.end, seen.torn_stop)
+            )
             self._note(
-                "torn",
-                segment.name,
-                seen.end,
-                seen.torn_bytes,
-                f"a torn tail, moved to {SALVAGE_NAME}/{name}",
+                "torn", segment.name, seen.end, seen.torn_bytes, f"a torn tail, moved to {kept}"
             )
         file.truncate(seen.end)
         file.sync()
         file.close()
 
-    def _keep(self, name: str, content: Iterable[bytes]) -> None:
+    def _keep(self, name: str, content: Iterable[bytes]) -> str:
+        """Write a file of its own in `salvage/`; what was put there before stays."""
         folder = self._folder / SALVAGE_NAME
         self._disk.make_folder(folder)
-        kept = self._disk.open(folder / name, create=True)
-        kept.truncate(0)
+        there = {*self._disk.names(folder)}
+        fresh = next(n for n in chain([name], (f"{name}.{k}" for k in count(1))) if n not in there)
+        kept = self._disk.open(folder / fresh, create=True)
         at = 0
         for piece in content:
             kept.write_at(at, piece)
@@ -298,16 +306,17 @@ class Recovery:
         kept.sync()
         kept.close()
         self._disk.sync_folder(folder)
+        return f"{SALVAGE_NAME}/{fresh}"
 
-    def _set_aside(self, name: str) -> None:
+    def _set_aside(self, name: str, kind: str, why: str) -> None:
         """Move a whole file to `salvage/`, or just remove it if nothing stands in it."""
         path = self._folder / name
         file = self._disk.open(path, writable=False)
         size = file.size()
         start = file.read_at(0, HEADER_BYTES)
         if size > HEADER_BYTES or start.strip(b"\0"):
-            self._keep(name, pieces(file, 0))
-            self._note("torn", name, 0, size, f"never made durable, moved to {SALVAGE_NAME}/")
+            kept = self._keep(name, pieces(file, 0))
+            self._note(kind, name, 0, size, f"{why}, moved to {kept}")
         file.close()
         self._disk.unlink(path)
         self._disk.sync_folder(self._folder)

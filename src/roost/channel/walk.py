@@ -13,8 +13,8 @@ from roost.errors import Corrupt, RoostError
 from roost.segments.compress import BadStream
 from roost.segments.file import Segment, Source, damaged, decompressed
 from roost.segments.format import FRAME_BYTES, HEADER_BYTES
-from roost.segments.kernel import Cursor, Ends, Slot, boundary, resume, scan
-from roost.segments.scan import frame_boundary
+from roost.segments.kernel import Cursor, Ends, Slot, boundary, scan
+from roost.segments.scan import frame_boundary, next_good
 
 
 class Walk:
@@ -90,7 +90,7 @@ class Walk:
         segment = self.segment
         assert segment is not None, "a window without a segment"
         path = self._catalogue.folder / segment.name
-        size = FRAME_BYTES + int.from_bytes(view[at : at + 4], "big")
+        size = _size(view, at)
         try:
             good = position + size <= self._ends.visible and scan(view, at, at + size)[1] == 1
         except OSError as error:
@@ -177,10 +177,16 @@ class Walk:
         at = start + position - segment.begin
         if at >= len(view):
             return None
-        if scan(view, at, len(view))[1]:
-            return position
-        found = resume(view, at + 1, len(view), self._catalogue.message_bytes_max)
+        after, good = scan(view, at, min(len(view), at + _size(view, at)))
+        if good:
+            too_long = after - at - FRAME_BYTES > self._catalogue.message_bytes_max
+            return position + after - at if too_long else position
+        found = next_good(view, at, len(view), self._catalogue.message_bytes_max)
         return None if found < 0 else segment.begin + found - start
+
+
+def _size(view: memoryview, at: int) -> int:
+    return FRAME_BYTES + int.from_bytes(view[at : at + 4], "big")
 
 
 def _readable(chunks: Iterator[bytes]) -> bytes:

@@ -135,7 +135,9 @@ class PlainSource:
             raise self.corrupt(offset, "the message reaches behind the end of what was stored")
         if not 1 <= length <= self._message_bytes_max:
             raise self.corrupt(
-                offset, f"a message of {length} bytes (1 to {self._message_bytes_max} are allowed)"
+                offset,
+                f"a message of {length} bytes, and from 1 to message_bytes_max="
+                f"{self._message_bytes_max} are allowed",
             )
         return FRAME_BYTES + length
 
@@ -175,7 +177,11 @@ class PackedSource:
         at = position - self._begin
         length = int.from_bytes(self._buffer[at : at + 4], "big")
         if not 1 <= length <= self._message_bytes_max:
-            raise self.corrupt(position, f"a message of {length} bytes")
+            raise self.corrupt(
+                position,
+                f"a message of {length} bytes, and from 1 to message_bytes_max="
+                f"{self._message_bytes_max} are allowed",
+            )
         self._fill(position, FRAME_BYTES + length)
         return memoryview(self._buffer), self._begin
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from roost.segments.format import FRAME_BYTES, HEADER_BYTES
-from roost.segments.kernel import boundary, resume, scan
+from roost.segments.kernel import boundary, crc32, resume, scan
 
 _PIECE_BYTES: Final = 1 << 20
 
@@ -66,7 +66,7 @@ def survey(
             return Survey(end=at, damages=tuple(damages), torn_stop=at)
         again = -1
         if at < bound or foreign:
-            again = resume(view, at + 1, stop, message_bytes_max)
+            again = next_good(view, at, stop, message_bytes_max)
         if again < 0 and at < bound <= stop:
             again = bound
         if again < 0:
@@ -76,6 +76,45 @@ def survey(
             return Survey(end=at, damages=tuple(damages), torn_stop=nonzero_stop(view, at, stop))
         damages.append(Damage(start=at, stop=again))
         at = again
+
+
+def next_good(view: memoryview, at: int, stop: int, bytes_max: int) -> int:
+    """Find the first good frame behind the bad one at `at`; -1 if none is before `stop`.
+
+    A message may hold what looks like frames, and they must not come to light when it is damaged.
+    So a frame that the search finds counts if the bad one's checksum holds up to there: then only
+    its length was wrong. If none does, lengths are followed, as long as they lead anywhere. Only
+    where they do not, the first frame that was found must do.
+    """
+    led = _led_by_lengths(view, at, stop)
+    if led == at:
+        return -1
+    limit = stop if led is None else led
+    wanted = int.from_bytes(view[at + 4 : at + FRAME_BYTES], "big")
+    first, checked, crc = -1, at + FRAME_BYTES, 0
+    found = resume(view, at + 1, limit, bytes_max)
+    while found >= 0:
+        first = found if first < 0 else first
+        if found > checked:
+            crc, checked = crc32(view[checked:found], crc), found
+            if crc == wanted:
+                return found
+        found = resume(view, found + 1, limit, bytes_max)
+    if led is None:
+        return first
+    return led if led < stop and _holds_frame(view, led, stop) else -1
+
+
+def _led_by_lengths(view: memoryview, at: int, stop: int) -> int | None:
+    """Follow lengths from a bad frame to a good one, or to where frames end."""
+    while at < stop:
+        length = int.from_bytes(view[at : at + 4], "big")
+        if length == 0 or at + FRAME_BYTES + length > stop:
+            return at if nonzero_stop(view, at, stop) == at else None
+        at += FRAME_BYTES + length
+        if _holds_frame(view, at, stop):
+            break
+    return at
 
 
 def frame_boundary(view: memoryview, *, stop: int, target: int) -> int:

@@ -9,10 +9,10 @@ import struct
 import zlib
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
 
 import cramjam
 import msgspec
+import zstandard
 
 HEADER_BYTES = 64
 SLOT_BYTES = 128
@@ -69,7 +69,7 @@ def pack(method: str, content: bytes) -> bytes:
         case "gzip":
             return gzip.compress(content, mtime=0)
         case _:
-            return bytes(cramjam.zstd.compress(content))
+            return zstandard.ZstdCompressor(write_checksum=True).compress(content)
 
 
 def unpack(method: str, stream: bytes) -> bytes:
@@ -163,6 +163,23 @@ def slot_copy(slot: Slot) -> bytes:
     return body + struct.pack(">II", zlib.crc32(body), 0)
 
 
+def write_offset(
+    folder: Path, bound: int, mode: str = "fsync", incarnation: int = 0, **positions: int
+) -> None:
+    """Write `offset` with a bound and receivers, both copies of each slot."""
+    raw = bytearray(2 * HALF_BYTES)
+    slots = [Slot(1, mode, incarnation, 0, bound)]
+    slots += [
+        Slot(2, name, n, 0, position) for n, (name, position) in enumerate(positions.items(), 1)
+    ]
+    for number, slot in enumerate(slots):
+        for half in (0, 1):
+            at = SLOT_BYTES * number + HALF_BYTES * half
+            raw[at : at + SLOT_BYTES] = slot_copy(msgspec.structs.replace(slot, sequence=8 + half))
+    folder.mkdir(exist_ok=True)
+    (folder / "offset").write_bytes(raw)
+
+
 def read_copy(raw: bytes) -> Slot | None:
     """Read one copy of a slot; None if it is not whole."""
     magic, version, kind, size, number, name, sequence, position, crc, zero = struct.unpack(
@@ -173,11 +190,6 @@ def read_copy(raw: bytes) -> Slot | None:
     assert (version, zero) == (1, 0)
     assert name[size:] == bytes(88 - size)
     return Slot(kind, name[:size].decode(), number, sequence, position)
-
-
-def copy_offset(number: int, half: Literal[0, 1]) -> int:
-    """Say where in `offset` one copy of a slot stands."""
-    return SLOT_BYTES * number + HALF_BYTES * half
 
 
 def read_slots(folder: Path) -> dict[int, Slot]:
