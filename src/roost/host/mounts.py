@@ -46,17 +46,26 @@ def parse_mounts(table: str) -> list[Mount]:
     return mounts
 
 
-def why_unsafe(mounts: list[Mount], folder: str, device: str) -> str:
-    """Say why files in `folder` must not be mapped, or '' if they may be.
+def nearest_mount(mounts: list[Mount], folder: str, device: str) -> Mount | None:
+    """Find the file system that holds `folder`, which is absolute and without links.
 
-    `folder` is absolute and without links, `device` the major:minor that `stat` shows for it. It
-    decides between mounts of which a later one hides an earlier, deeper one.
+    `device` is the major:minor that `stat` shows for it. It decides between mounts of which a
+    later one hides an earlier, deeper one.
     """
     around = [mount for mount in mounts if _holds(mount.point, folder)]
-    if not around:
-        return f"the table of mounts does not say which file system holds {folder}"
     # Of equal length the last one counts: it lies over the others.
-    nearest = max(reversed(around), key=lambda mount: (mount.device == device, len(mount.point)))
+    return max(
+        reversed(around),
+        key=lambda mount: (mount.device == device, len(mount.point)),
+        default=None,
+    )
+
+
+def why_unsafe(mounts: list[Mount], folder: str, device: str) -> str:
+    """Say why files in `folder` must not be mapped, or '' if they may be."""
+    nearest = nearest_mount(mounts, folder, device)
+    if nearest is None:
+        return f"the table of mounts does not say which file system holds {folder}"
     if nearest.kind in _COPY_ON_WRITE:
         return f"{nearest.kind} copies on write: a store into reserved space may find no room"
     if nearest.kind in _SHARED:
