@@ -82,6 +82,10 @@ class Catalogue:
         numbers = [other.number for other in self.segments]
         self.segments[numbers.index(segment.number)] = segment
 
+    def renew(self, segments: list[Segment]) -> None:
+        """Take over what a fresh look at the folder found."""
+        self.segments[:] = segments
+
     def drop_first(self) -> None:
         """Forget the oldest segment; it is about to be removed."""
         assert len(self.segments) > 1, "the growing segment is never removed"

@@ -99,17 +99,25 @@ def decode_copy(slot: int, raw: bytes) -> Mark | None:
 
 def decode_marks(raw: bytes) -> dict[int, Mark]:
     """Read the whole file: for each slot in use the valid copy with the higher sequence."""
+    return decode_slots(range(SLOTS), raw[:HALF_BYTES], raw[HALF_BYTES:])[0]
+
+
+def decode_slots(slots: range, first: bytes, second: bytes) -> tuple[dict[int, Mark], list[int]]:
+    """Read some slots from their part of each half; the list names those that no copy tells.
+
+    There are such slots where the file is damaged, or where its owner wrote while it was read.
+    """
     marks: dict[int, Mark] = {}
-    for slot in range(SLOTS):
-        copies = []
-        for half in (0, HALF_BYTES):
-            at = half + SLOT_BYTES * slot
-            mark = decode_copy(slot, raw[at : at + SLOT_BYTES])
-            if mark is not None:
-                copies.append(mark)
+    untold: list[int] = []
+    for at, slot in enumerate(slots):
+        place = slice(SLOT_BYTES * at, SLOT_BYTES * (at + 1))
+        raw = (first[place], second[place])
+        copies = [mark for copy in raw if (mark := decode_copy(slot, copy)) is not None]
         if copies:
             marks[slot] = max(copies, key=lambda mark: mark.sequence)
-    return marks
+        elif any(copy.strip(b"\0") for copy in raw):
+            untold.append(slot)
+    return marks, untold
 
 
 def free_slot(used: dict[int, Mark]) -> int:
