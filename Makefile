@@ -16,6 +16,23 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python3.1
 	2>/dev/null && break; done)
 
 NAME ?= channel
+SCENARIO ?= $$($(BIN)/roost sim --list | cut -d ' ' -f 1)
+SEED ?= 0
+SEEDS ?= 1000
+SEEDS_TEST := 100
+JOBS ?= $(shell nproc)
+
+# What `check` and `test` have in common, quickest first.
+define HABITS
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/ruff check --quiet
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
+endef
+
+# Plays a number of seeds of each scenario; the first failure ends it and says how to see it again.
+play = for name in $(SCENARIO); do \
+	$(BIN)/roost sim --scenario $$name --seed $(SEED) --seeds $(1) --jobs $(JOBS) || exit 1; done
 
 help:  ## print this list
 	@echo 'usage: make TARGET'
@@ -41,20 +58,20 @@ $(SYNCED): pyproject.toml uv.lock $(wildcard src/roost/*/*.pyx src/roost/*/*.h) 
 demo: $(SYNCED)  ## a tour of what Roost does today, on real files and real processes
 	$(BIN)/python -m demo
 
-check: $(SYNCED)  ## format, lint, types, imports, tidiness, unit tests, scenarios: a minute
-	$(BIN)/ruff format --check --quiet
-	$(BIN)/ruff check --quiet
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo --no-cache
-	$(BIN)/pytest -q tests/test_tidy.py tests/unit tests/scenarios
+check: $(SYNCED)  ## format, lint, types, imports, tidiness, unit tests, stories, 20 seeds: a minute
+	$(HABITS)
+	$(BIN)/pytest -q -m 'not slow' --hypothesis-profile=quick \
+		tests/test_tidy.py tests/unit tests/scenarios
+	@$(call play,20)
 
-test: $(SYNCED)  ## everything: check, all tests with coverage by branch, within 20 minutes
-	$(BIN)/ruff format --check --quiet
-	$(BIN)/ruff check --quiet
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo --no-cache
+test: $(SYNCED)  ## everything: all tests with coverage by branch, and seeds, within 20 minutes
+	$(HABITS)
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report
+	@$(call play,$(SEEDS_TEST))
+
+sim: $(SYNCED)  ## play seeds of the simulator: SCENARIO=echo SEED=0 SEEDS=1000 JOBS=2
+	@$(call play,$(SEEDS))
 
 bench: $(SYNCED)  ## measure one subject: make bench NAME=channel, QUICK=1 for a short run
 	$(BIN)/python -m bench $(NAME) $(if $(QUICK),--quick)

@@ -3,7 +3,9 @@
 import pytest
 from hypothesis import settings
 
-# The same examples in every run; `--hypothesis-profile=long` looks for new ones.
+# The same examples in every run, few of them in `make check`; `--hypothesis-profile=long` looks
+# for new ones.
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=20)
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("long", max_examples=20_000, stateful_step_count=100, deadline=None)
 settings.load_profile("steady")

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from bench.channel import measure
 from bench.channel.bars import BARS
 from bench.channel.scale import Scale
@@ -38,6 +40,7 @@ def test_the_bars_are_those_that_the_channel_is_held_to() -> None:
     }
 
 
+@pytest.mark.slow
 def test_every_bar_is_measured_and_reported_in_one_line(tmp_path: Path) -> None:
     claims = measure(TINY, tmp_path)
 
@@ -54,6 +57,7 @@ def test_every_bar_is_measured_and_reported_in_one_line(tmp_path: Path) -> None:
         assert claim["detail"]
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind_where_it_was_measured(tmp_path: Path) -> None:
     measure(TINY, tmp_path)
 

@@ -103,6 +103,7 @@ def test_a_range_without_failures_ends_well() -> None:
     assert "echo: 3 seeds from 0, 0 failed" in output
 
 
+@pytest.mark.slow
 def test_processes_share_a_range() -> None:
     alone = roost("sim", "--scenario", "echo", "--seed", "1", "--seeds", "16")[1]
     shared = roost("sim", "--scenario", "echo", "--seed", "1", "--seeds", "16", "--jobs", "2")[1]
