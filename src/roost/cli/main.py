@@ -9,6 +9,18 @@ from collections.abc import Callable
 import click
 
 
+def _channel() -> click.Command:
+    from roost.cli.channel import channel
+
+    return channel
+
+
+def _doctor() -> click.Command:
+    from roost.cli.doctor import doctor
+
+    return doctor
+
+
 def _sim() -> click.Command:
     from roost.cli.sim import sim
 
@@ -17,6 +29,8 @@ def _sim() -> click.Command:
 
 # Name, what it is for, and where it comes from; they are listed in this order.
 COMMANDS: dict[str, tuple[str, Callable[[], click.Command]]] = {
+    "channel": ("Send to a channel in a folder, receive from it, look at it.", _channel),
+    "doctor": ("Tell whether all is well with this machine and a channel.", _doctor),
     "sim": ("Play scenarios in a deterministic world, under faults.", _sim),
 }
 
