@@ -65,6 +65,7 @@ FILLERS = st.sampled_from((b"\0", b"roost", frame(b"inner")))
 ENDINGS = st.sampled_from(("close", "kill", "crash"))
 KEEPS = st.sampled_from((None, None, "all", "none", "some"))
 PICK = st.integers(0, 7)
+COUNTS = st.sampled_from((1, 2, 5, 20, 100))
 FAULTS = st.sampled_from(
     (
         {"sync_fails": 1.0},
@@ -219,7 +220,7 @@ class History(RuleBasedStateMachine):
         self.model.took(reader, 1)
 
     @precondition(lambda self: self.handles)
-    @rule(pick=PICK, count_max=st.integers(1, 20), bytes_max=st.sampled_from((1, 1000, 100_000)))
+    @rule(pick=PICK, count_max=COUNTS, bytes_max=st.sampled_from((1, 1000, 100_000)))
     def recv_many(self, pick: int, count_max: int, bytes_max: int) -> None:
         reader, receiver = self.handles[pick % len(self.handles)]
         expected = [message.payload for message in self.model.next_for(reader.cursor)]
@@ -236,7 +237,18 @@ class History(RuleBasedStateMachine):
         self.model.took(reader, len(payloads))
 
     @precondition(lambda self: self.handles)
-    @rule(pick=PICK, count_max=st.integers(1, 20))
+    @rule(pick=PICK, count_max=COUNTS, luck=LUCK)
+    def recv_many_while_reads_fail(self, pick: int, count_max: int, luck: int) -> None:
+        self.rng.seed(luck)
+        self.disk.faults = msgspec.structs.replace(self.disk.faults, read_fails=0.3)
+        try:
+            self.recv_many(pick, count_max, 100_000)
+        except Unavailable:
+            self.model.refused()
+        self._calm()
+
+    @precondition(lambda self: self.handles)
+    @rule(pick=PICK, count_max=COUNTS)
     def peek(self, pick: int, count_max: int) -> None:
         reader, receiver = self.handles[pick % len(self.handles)]
         expected = [message.payload for message in self.model.next_for(reader.cursor)]
@@ -270,7 +282,7 @@ class History(RuleBasedStateMachine):
 
     # What happens beside them
 
-    @rule(pick=PICK, steps=st.integers(1, 12))
+    @rule(pick=PICK, steps=st.sampled_from((1, 2, 3, 5, 30)))
     def work(self, pick: int, steps: int) -> None:
         names = self.tasks.names()
         for _ in range(steps):
