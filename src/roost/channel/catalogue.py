@@ -96,8 +96,9 @@ class Catalogue:
         names = set(self._disk.names(self.folder))
         total = 0
         for segment in self.segments:
-            for name in {plain_name(segment.number), packed_name(segment.number)} & names:
-                file = self._disk.open(self.folder / name, writable=False)
-                total += file.size()
-                file.close()
+            for name in (plain_name(segment.number), packed_name(segment.number)):
+                if name in names:
+                    file = self._disk.open(self.folder / name, writable=False)
+                    total += file.size()
+                    file.close()
         return total
