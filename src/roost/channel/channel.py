@@ -61,6 +61,7 @@ class _Options(TypedDict, total=False):
     tasks: Tasks | None
     clock: Clock | None
     windows: Windows | None
+    holder: str | None
 
 
 class FileChannel(Generic[T]):
@@ -73,7 +74,7 @@ class FileChannel(Generic[T]):
     `codec` turns messages into bytes: 'bytes' (default), 'str', 'json', 'msgpack', or a `Codec`.
     `compression` of sealed segments: 'off', 'snappy', 'gzip', or 'zstd' (which other programs of
     this format cannot read); left out, a folder keeps what it has. A segment is sealed when it
-    holds `segment_bytes`.
+    holds `segment_bytes`. `holder` is what others are told of who has it open.
     """
 
     @overload
@@ -110,6 +111,7 @@ class FileChannel(Generic[T]):
         tasks: Tasks | None = None,
         clock: Clock | None = None,
         windows: Windows | None = None,
+        holder: str | None = None,
     ) -> None:
         self._path: Final = Path(path)
         self._codec: Final[Codec[T]] = codec if isinstance(codec, Codec) else codec_named(codec)
@@ -121,7 +123,7 @@ class FileChannel(Generic[T]):
             message_bytes_max=message_bytes_max,
             interval_s=interval_s,
         )
-        self._lock: Final = self._take_lock(create=create)
+        self._lock: Final = self._take_lock(holder or this_process(), create=create)
         try:
             recovered = self._recover(message_bytes_max, durability)
             self._machine: Final = Machine(
@@ -145,21 +147,21 @@ class FileChannel(Generic[T]):
             self._lock.release()
             raise
 
-    def _take_lock(self, *, create: bool) -> Lock:
+    def _take_lock(self, holder: str, *, create: bool) -> Lock:
         try:
             if create:
                 self._disk.make_folder(self._path)
             elif not any(map(parse_name, self._disk.names(self._path))):
                 raise NotFound(f"there is no channel in {self._path}")
-            return self._disk.lock(self._path / LOCK_NAME, holder=this_process())
+            return self._disk.lock(self._path / LOCK_NAME, holder=holder)
         except FileNotFoundError as error:
             raise NotFound(f"there is no channel in {self._path}") from error
         except OSError as error:
             raise self._cannot_open(error) from error
         except Held as error:
-            holder = error.holder or "another program"
+            other = error.holder or "another program"
             raise Unavailable(
-                f"the channel {self._path} is in use by {holder}; one process has it open at a "
+                f"the channel {self._path} is in use by {other}; one process has it open at a "
                 "time. Reading commands (stat, tail, verify, dump) work beside it."
             ) from error
 

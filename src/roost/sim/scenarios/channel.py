@@ -103,7 +103,7 @@ class Story:
         self.plan = draw(world.rng("plan"))
         self.book = Book(fsync=self.plan.durability == "fsync")
         self._sent = 0
-        self._lossy = False
+        self._power = False
         self._heal = False
         self.opened = 0
         self._clean = False
@@ -136,7 +136,7 @@ class Story:
             elif process.alive:
                 process.host.crash()
         await process.ended.wait()
-        self._lossy = self._lossy or not process.host.up
+        self._power = self._power or not process.host.up
         process.host.boot()
 
     def _harm(self, process: Process) -> None:
@@ -176,6 +176,7 @@ class Story:
                 disk=seams.disk,
                 tasks=seams.tasks,
                 clock=seams.clock,
+                holder="the owner",
                 windows=Windows(bytes_min=4_096, bytes_max=self.plan.window_bytes),
             )
         except (Unavailable, NoRoom) as error:
@@ -191,10 +192,6 @@ class Story:
             self._world.violate(str(violation))
         except (Unknown, Unavailable) as error:
             self._world.trace("failed", error=str(error))
-        stat = channel.stat()
-        if stat.failure or stat.trouble:
-            # What a failed sync has not written, the system may forget at any time.
-            self._lossy = True
 
     def _check_opened(self, channel: FileChannel[bytes]) -> None:
         """Compare what was recovered with what is known, from the head to the tail."""
@@ -202,8 +199,10 @@ class Story:
         self._clean = False
         stat = channel.stat()
         self._world.trace("opened", head=stat.head, tail=stat.tail, findings=len(stat.findings))
-        self.book.restarted(lossy=self._lossy, tail=stat.tail)
-        self._lossy = False
+        # What a failed sync has not written, the system may forget at any time.
+        lossy = self._power or self.plan.disk.sync_fails > 0
+        self.book.restarted(lossy=lossy, tail=stat.tail)
+        self._power = False
         rx = channel.async_rx(AUDIT)
         content: list[tuple[int, bytes]] = []
         position = rx.position
