@@ -9,8 +9,15 @@ import pytest
 from roost.host.clock import Clock
 from roost.host.random import Rng
 from roost.host.system import SystemClock, system_rng
+from roost.sim.clock import SimClock
+from roost.sim.timeline import Timeline
 
-CLOCKS: dict[str, Callable[[], Clock]] = {"system": SystemClock}
+
+def simulated() -> Clock:
+    return SimClock(Timeline(Random(7)))
+
+
+CLOCKS: dict[str, Callable[[], Clock]] = {"system": SystemClock, "sim": simulated}
 RNGS: dict[str, Callable[[], Rng]] = {"system": system_rng, "seeded": lambda: Random(7)}
 
 

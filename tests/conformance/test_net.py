@@ -256,11 +256,29 @@ def test_aborting_is_prompt_and_may_cut_what_was_written(run: Any, kind: Any) ->
             pair.client.transport.write(text(BIG))
             written += text(BIG)
         pair.client.transport.abort()
+        assert pair.client.transport.get_write_buffer_size() == 0
         await pair.client.lost.wait()
         await pair.server.lost.wait()
         size = len(pair.server.received)
         assert size < len(written)
         assert pair.server.received == written[:size]
+
+    run(program)
+
+
+def test_a_connection_is_lost_once(run: Any, kind: Any) -> None:
+    async def program(net: Net) -> None:
+        pair = await connected(net, kind)
+        for end in (pair.client, pair.server):
+            end.transport.close()
+            end.transport.abort()
+            end.transport.close()
+            await end.lost.wait()
+        pair.client.transport.abort()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert pair.client.calls == ["made", "lost"]
+        assert pair.server.calls == ["made", "lost"]
 
     run(program)
 

@@ -3,8 +3,10 @@
 A test never sleeps: it waits for an event, and `until` lets time pass until that has happened.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
+from random import Random
 from threading import Event
 
 import msgspec
@@ -14,16 +16,21 @@ from roost.errors import Closed
 from roost.host.clock import Clock
 from roost.host.system import SystemClock, ThreadTasks
 from roost.host.tasks import Tasks, Worker
+from roost.sim.clock import SimClock
+from roost.sim.loop import SimLoop
+from roost.sim.tasks import SimTasks
+from roost.sim.timeline import Timeline
 
 LONG_S = 30.0
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """Workers, the clock that they live by, and how to wait for what they do."""
+    """Workers, the clock that they live by, how to wait for what they do, and how to end."""
 
     tasks: Tasks
     clock: Clock
     until: Callable[[Event], None]
+    close: Callable[[], None] = lambda: None
 
 
 def threads() -> Stage:
@@ -33,13 +40,27 @@ def threads() -> Stage:
     return Stage(ThreadTasks(), SystemClock(), until)
 
 
-STAGES: dict[str, Callable[[], Stage]] = {"threads": threads}
+def simulated() -> Stage:
+    loop = SimLoop(Timeline(Random(7)))
+
+    def until(event: Event) -> None:
+        while not event.is_set():
+            assert loop.time() < LONG_S, "the workers did nothing for very long"
+            loop.run_until_complete(asyncio.sleep(0.001))
+
+    tasks = SimTasks(loop, Random(8))
+    return Stage(tasks, SimClock(loop.timeline), until, loop.close)
+
+
+STAGES: dict[str, Callable[[], Stage]] = {"threads": threads, "sim": simulated}
 
 
 @pytest.fixture(params=[*STAGES.values()], ids=[*STAGES])
-def stage(request: pytest.FixtureRequest) -> Stage:
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     make: Callable[[], Stage] = request.param
-    return make()
+    stage = make()
+    yield stage
+    stage.close()
 
 
 @pytest.fixture

@@ -120,8 +120,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if self._tick_s:
             ticks = math.ceil((instant - self._phase_s) / self._tick_s)
             instant = max(instant, self._phase_s + ticks * self._tick_s)
-        if not self._dead:
-            heappush(self.timeline.due, (instant, when, self.timeline.rng.random(), timer))
+        heappush(self.timeline.due, (instant, when, self.timeline.rng.random(), timer))
         return timer
 
     def create_future(self) -> asyncio.Future[Any]:
@@ -210,8 +209,6 @@ class SimLoop(asyncio.BaseEventLoop):
         self._dead = True
         self._leave_line()
         self._remains = self.tasks()
-        for task in self._remains:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # a public habit
         self._ready.clear()
         self._batch.clear()
 

@@ -48,11 +48,9 @@ class SimTransport(asyncio.Transport):
         self._low_water = HIGH_WATER_BYTES // 4
         self._paused_writing = False
         self._paused_reading = False
-        self._read_ended = False
         self._eof_written = False
         self._closing = False
         self._lost = False
-        self._failed_early: OSError | None = None
         # Guards the hot path: whether a write needs more than to be handed to the kernel.
         self._write_hindered = False
         self._readable = SimHandle(self._on_readable, (), loop, context)
@@ -66,8 +64,6 @@ class SimTransport(asyncio.Transport):
         """Hand the new connection to its protocol."""
         self.set_protocol(protocol)
         protocol.connection_made(self)
-        if self._failed_early is not None:
-            self._give_up(self._failed_early)
         self._read_soon()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -128,7 +124,7 @@ class SimTransport(asyncio.Transport):
 
     def is_reading(self) -> bool:
         """Tell whether what arrives is handed on."""
-        return not (self._paused_reading or self._closing or self._read_ended)
+        return not (self._paused_reading or self._closing)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         """Tell who is fed."""
@@ -223,7 +219,6 @@ class SimTransport(asyncio.Transport):
             self._on_end()
 
     def _on_end(self) -> None:
-        self._read_ended = True
         if not self._protocol.eof_received():
             self.close()
 
@@ -231,9 +226,6 @@ class SimTransport(asyncio.Transport):
         self._loop.call_soon(self._give_up, error, context=self._context)
 
     def _give_up(self, error: OSError) -> None:
-        if self._protocol is None:
-            self._failed_early = error
-            return
         self._closing = self._write_hindered = True
         self._drop_buffer()
         self._let_go(error)
