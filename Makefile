@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo check test bench sim power fuzz clean
+.PHONY: help venv demo check test bench sim power clean
 
 UV_VERSION := 0.13.8
 BIN := .venv/bin
@@ -73,10 +73,13 @@ test: $(SYNCED)  ## everything: all tests with coverage by branch, and seeds, wi
 sim: $(SYNCED)  ## play seeds of the simulator: SCENARIO=echo SEED=0 SEEDS=1000 JOBS=2
 	@$(call play,$(SEEDS))
 
+power: $(SYNCED)  ## plant bugs one by one, and see the simulator catch each
+	$(BIN)/pytest -q tests/power
+
 bench: $(SYNCED)  ## measure one subject: make bench NAME=channel, QUICK=1 for a short run
 	$(BIN)/python -m bench $(NAME) $(if $(QUICK),--quick)
 
 clean:  ## remove everything that make has made, the environments too
 	rm -rf .venv .venv-boot build dist src/*.egg-info src/roost/*/*.so src/roost/segments/_kernel.c
-	rm -rf .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .coverage* .fuzz .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
