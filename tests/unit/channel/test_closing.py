@@ -146,12 +146,12 @@ def test_closing_in_a_storm_keeps_all_that_was_acknowledged(
             if n == 200:
                 begun.set()
 
-    def receive() -> None:
-        received.extend(channel.rx("r"))
+    # Opened before the storm, which may be over before a thread of theirs has begun.
+    receivers = [channel.rx("r"), channel.rx("r")]
 
     with restless():
         running = [Running(lambda name=name: send(name)) for name in (b"a", b"b", b"c")]  # type: ignore[misc]
-        running += [Running(receive), Running(receive)]
+        running += [Running(lambda rx=rx: received.extend(rx)) for rx in receivers]  # type: ignore[misc]
         assert begun.wait(WAIT_S)
         channel.close()
         for each in running:
