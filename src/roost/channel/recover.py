@@ -23,10 +23,20 @@ from roost.segments.file import (
     pieces,
     read_header,
 )
-from roost.segments.format import HEADER_BYTES, packed_name, parse_name, plain_name
+from roost.segments.format import (
+    HEADER_BYTES,
+    SEGMENT_MAX,
+    packed_name,
+    parse_name,
+    plain_name,
+)
 from roost.segments.scan import Survey, nonzero_stop, survey
 
 SALVAGE_NAME: Final = "salvage"
+POSITION_MAX: Final = 2**62
+"""What no position of a folder that is opened exceeds; there is room for more in 64 bits."""
+SEGMENTS_TO_COME: Final = 2**30
+"""How many segments a folder that is opened can still begin, at least."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -70,6 +80,7 @@ class Recovery:
         foreign = place is None
         bound = 0 if place is None else place.position
         bound = max(bound, segments[-1].begin if foreign and segments else 0)
+        self._check_reach(max([bound, *(segment.end or segment.begin for segment in segments)]))
         segments = self._survey(segments, bound=bound, foreign=foreign)
         held = max((segment.end or 0 for segment in segments), default=0)
         if held < bound:
@@ -84,6 +95,17 @@ class Recovery:
             written=written,
             findings=self._findings,
         )
+
+    def _check_reach(self, position: int) -> None:
+        """Refuse a folder of which a header or a slot tells what no channel ever reaches."""
+        if position > POSITION_MAX or self._last > SEGMENT_MAX - SEGMENTS_TO_COME:
+            raise Corrupt(
+                f"{self._folder} claims to reach position {position} and segment {self._last}, "
+                f"where {POSITION_MAX} and {SEGMENT_MAX - SEGMENTS_TO_COME} are the most. Nothing "
+                "was changed; restore its files from a copy, or begin another folder.",
+                file=str(self._folder),
+                offset=0,
+            )
 
     def _note(self, kind: str, name: str, offset: int, size: int, text: str) -> None:
         self._findings.append(
@@ -228,15 +250,19 @@ class Recovery:
 
         After a failed sync its pages only seem clean: the system may drop them at any time, and
         show what is on the disk instead. So it is written again, not just synced; and what is
-        judged afterwards is what is there. Zeros hold no frames, and need no room.
+        judged afterwards is what is there. Zeros hold no frames, and need no room. After a clean
+        close there is nothing, and nothing to sync.
         """
         file = self._disk.open(self._folder / segment.name)
         start = HEADER_BYTES + max(bound, segment.begin) - segment.begin
+        written = False
         for piece in pieces(file, start):
             if piece.strip(b"\0"):
                 file.write_at(start, piece)
+                written = True
             start += len(piece)
-        file.sync()
+        if written:
+            file.sync()
         file.close()
 
     def _look(
