@@ -1,7 +1,8 @@
 """What an open channel takes: memory while messages pass through, and time to open.
 
 Memory is looked at in a process of its own, whose memory nothing else has touched. Opening is
-compared with a scan of the last segment, which no recovery could do without.
+compared with a scan of the last segment, which no recovery could do without. It syncs a few files
+too; what one sync takes on this disk at that time stands in the details.
 """
 
 import mmap
@@ -12,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.channel.bars import claim
-from bench.channel.baselines import BATCH
+from bench.channel.baselines import BATCH, RawFile
 from bench.channel.scale import Scale
 from bench.harness import Claim, alternate, progress, wall_s
 from roost import FileChannel
@@ -75,9 +76,16 @@ def _opening(scale: Scale, folder: Path) -> Claim:
         channel.rx()
     number = max(int(path.suffix[1:]) for path in folder.glob("segment.*"))
     last = folder / f"segment.{number}"
+    raw = RawFile(folder.with_name("raw"))
     times = alternate(
-        scale.rounds, {"open": lambda: _open_ms(folder), "scan": lambda: _scan_ms(last)}
+        scale.rounds,
+        {
+            "open": lambda: _open_ms(folder),
+            "scan": lambda: _scan_ms(last),
+            "sync": lambda: wall_s(lambda: raw.write(batch[0], times=1)) * 1e3,
+        },
     )
+    raw.close()
     beyond = [whole - scan for whole, scan in zip(times["open"], times["scan"], strict=True)]
     detail = {
         "payload_bytes": PAYLOAD_BYTES,
@@ -87,6 +95,7 @@ def _opening(scale: Scale, folder: Path) -> Claim:
         "durability": "fsync",
         "open_ms": times["open"],
         "scan_ms": times["scan"],
+        "one_sync_ms": times["sync"],
     }
     return claim("open_1gib_ms", median(beyond), detail)
 

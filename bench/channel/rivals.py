@@ -39,7 +39,7 @@ def measure(scale: Scale, folder: Path) -> list[Claim]:
         detail = {
             "payload_bytes": len(PAYLOAD),
             "puts": scale.puts,
-            "channel_puts": 10 * scale.puts,
+            "channel_puts": 100 * scale.puts,
             "unit": "microseconds",
             "channel_put": figures["put"],
             f"{theirs}_put": figures[f"{theirs}_put"],
@@ -88,17 +88,17 @@ def _figures(
     for _ in range(scale.puts):
         persisted.put(PAYLOAD)
         lite.put(TEXT)
-    handed.tx().send_many([PAYLOAD] * (10 * scale.puts))
+    handed.tx().send_many([PAYLOAD] * (100 * scale.puts))
     synced.tx().send_many([PAYLOAD] * synced_puts)
     return alternate(
         scale.rounds,
         {
-            "put": lambda: each(10 * scale.puts, put),
+            "put": lambda: each(100 * scale.puts, put),
             "persist_queue_put": lambda: each(scale.puts, lambda: persisted.put(PAYLOAD)),
             "litequeue_put": lambda: each(scale.puts, lambda: lite.put(TEXT)),
-            "put_interval": lambda: each(10 * scale.puts, put_timed),
+            "put_interval": lambda: each(100 * scale.puts, put_timed),
             "put_fsync": lambda: each(synced_puts, put_synced),
-            "get": lambda: each(10 * scale.puts, receiver.recv),
+            "get": lambda: each(100 * scale.puts, receiver.recv),
             "persist_queue_get": lambda: each(scale.puts, get_persisted),
             "litequeue_get": lambda: each(scale.puts, get_lite),
             "get_fsync": lambda: each(synced_puts, synced_receiver.recv),

@@ -11,12 +11,11 @@ class Scale(msgspec.Struct, frozen=True):
     rounds: int
     messages: int
     """Sent or received in a turn where nobody waits for an fsync; also the backlog's size."""
-    syncs: int
-    """Syncs in a turn of one sender."""
-    group_sends: int
-    """Messages that each of 64 senders sends in a turn."""
+    sync_turn_s: float
+    """How long one sender syncs in a turn: disks differ more than processors do."""
+    syncs_min: int
     puts: int
-    """Puts in a turn of another queue; the channel makes ten times as many."""
+    """Puts in a turn of another queue; the channel makes a hundred times as many."""
     growth_messages: int
     folder_bytes: int
 
@@ -24,18 +23,18 @@ class Scale(msgspec.Struct, frozen=True):
 FULL: Final = Scale(
     rounds=15,
     messages=100_000,
-    syncs=1_000,
-    group_sends=300,
-    puts=2_000,
+    sync_turn_s=0.1,
+    syncs_min=100,
+    puts=1_000,
     growth_messages=2_000_000,
     folder_bytes=1 << 30,
 )
 QUICK: Final = Scale(
     rounds=7,
     messages=100_000,
-    syncs=500,
-    group_sends=150,
-    puts=1_000,
+    sync_turn_s=0.1,
+    syncs_min=100,
+    puts=200,
     growth_messages=2_000_000,
     folder_bytes=1 << 30,
 )

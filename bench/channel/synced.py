@@ -8,7 +8,7 @@ it must not block its loop, and so takes longer alone.
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bench.channel.bars import claim
@@ -24,18 +24,20 @@ SENDERS = 64
 def measure(scale: Scale, folder: Path) -> list[Claim]:
     """Measure one sender, 64 of both kinds, and batches."""
     progress("durability fsync, 100 B")
-    singly, group, bulk = (RawFile(folder / name) for name in ("singly", "group", "bulk"))
+    raw = {name: RawFile(folder / f"raw-{name}") for name in ("singly", "group", "bulk")}
     try:
+        syncs = max(scale.syncs_min, _syncs_within(scale.sync_turn_s, raw["singly"]))
         with FileChannel(folder / "channel", durability="fsync") as channel:
-            rates = _rates(scale, channel, singly, group, bulk)
+            rates = _rates(channel, raw, rounds=scale.rounds, syncs=syncs)
     finally:
-        for file in (singly, group, bulk):
+        for file in raw.values():
             file.close()
 
     def compare(name: str, ours: str, theirs: str, **more: object) -> Claim:
         detail = {
             "payload_bytes": len(PAYLOAD),
             "durability": "fsync",
+            "syncs_of_one_sender": syncs,
             "unit": "messages/s",
             ours: rates[ours],
             theirs: rates[theirs],
@@ -56,14 +58,14 @@ def measure(scale: Scale, folder: Path) -> list[Claim]:
 
 
 def _rates(
-    scale: Scale, channel: FileChannel[bytes], singly: RawFile, group: RawFile, bulk: RawFile
+    channel: FileChannel[bytes], raw: Mapping[str, RawFile], *, rounds: int, syncs: int
 ) -> dict[str, list[float]]:
     """Time everything; messages a second."""
     sender, tasks_sender = channel.tx(), channel.async_tx()
     batch = [PAYLOAD] * BATCH
     one, group_frames, bulk_frames = pack([PAYLOAD]), pack([PAYLOAD] * SENDERS), pack(batch)
-    # As many syncs as a group's or a batch's turn needs to be about as long as one sender's.
-    bulks = max(1, scale.syncs // 10)
+    # Groups and batches take longer: so all turns are about as long.
+    larger = max(1, syncs // 4)
 
     def rate(messages: int, work: Callable[[], object]) -> float:
         return messages / wall_s(work)
@@ -73,7 +75,7 @@ def _rates(
             sender.send(PAYLOAD)
 
     def send_bulks() -> None:
-        for _ in range(bulks):
+        for _ in range(larger):
             sender.send_many(batch)
 
     async def send_in_tasks(tasks: int, times: int) -> None:
@@ -85,22 +87,32 @@ def _rates(
             for _ in range(tasks):
                 running.create_task(send_in_task())
 
-    sends, grouped = scale.group_sends, scale.group_sends * SENDERS
     return alternate(
-        scale.rounds,
+        rounds,
         {
-            "raw_singly": lambda: rate(scale.syncs, lambda: singly.write(one, scale.syncs)),
-            "one": lambda: rate(scale.syncs, lambda: send(scale.syncs)),
-            "one_task": lambda: rate(
-                scale.syncs, lambda: asyncio.run(send_in_tasks(1, scale.syncs))
+            "raw_singly": lambda: rate(syncs, lambda: raw["singly"].write(one, syncs)),
+            "one": lambda: rate(syncs, lambda: send(syncs)),
+            "one_task": lambda: rate(syncs, lambda: asyncio.run(send_in_tasks(1, syncs))),
+            "raw_group": lambda: rate(
+                larger * SENDERS, lambda: raw["group"].write(group_frames, larger)
             ),
-            "raw_group": lambda: rate(grouped, lambda: group.write(group_frames, sends)),
-            "tasks": lambda: rate(grouped, lambda: asyncio.run(send_in_tasks(SENDERS, sends))),
-            "threads": lambda: rate(grouped, lambda: _in_threads(lambda: send(sends))),
-            "raw_bulk": lambda: rate(bulks * BATCH, lambda: bulk.write(bulk_frames, bulks)),
-            "bulk": lambda: rate(bulks * BATCH, send_bulks),
+            "tasks": lambda: rate(
+                larger * SENDERS, lambda: asyncio.run(send_in_tasks(SENDERS, larger))
+            ),
+            "threads": lambda: rate(larger * SENDERS, lambda: _in_threads(lambda: send(larger))),
+            "raw_bulk": lambda: rate(
+                larger * BATCH, lambda: raw["bulk"].write(bulk_frames, larger)
+            ),
+            "bulk": lambda: rate(larger * BATCH, send_bulks),
         },
     )
+
+
+def _syncs_within(turn_s: float, file: RawFile) -> int:
+    """Tell about how often this disk syncs in such a time, after a few that nobody counts."""
+    tried = 20
+    sync_s = wall_s(lambda: file.write(pack([PAYLOAD]), tried)) / tried
+    return round(turn_s / sync_s)
 
 
 def _in_threads(work: Callable[[], object]) -> None:

@@ -13,8 +13,8 @@ from bench.harness import report
 TINY = Scale(
     rounds=1,
     messages=1_000,
-    syncs=4,
-    group_sends=1,
+    sync_turn_s=0.001,
+    syncs_min=1,
     puts=4,
     growth_messages=1_000,
     folder_bytes=1 << 16,
@@ -41,9 +41,12 @@ def test_the_bars_are_those_that_the_channel_is_held_to() -> None:
 
 
 @pytest.mark.slow
-def test_every_bar_is_measured_and_reported_in_one_line(tmp_path: Path) -> None:
+def test_every_bar_is_measured_and_reported_in_one_line_and_nothing_is_left_behind(
+    tmp_path: Path,
+) -> None:
     claims = measure(TINY, tmp_path)
 
+    assert list(tmp_path.iterdir()) == []
     line = report("channel", claims)
     told = json.loads(line)
     assert "\n" not in line
@@ -55,10 +58,3 @@ def test_every_bar_is_measured_and_reported_in_one_line(tmp_path: Path) -> None:
         assert claim.keys() == {"name", "value", "bar", "better", "holds", "detail"}
         assert (claim["bar"], claim["better"]) == (bar.figure, bar.better)
         assert claim["detail"]
-
-
-@pytest.mark.slow
-def test_nothing_is_left_behind_where_it_was_measured(tmp_path: Path) -> None:
-    measure(TINY, tmp_path)
-
-    assert list(tmp_path.iterdir()) == []
