@@ -29,6 +29,7 @@ _PREFIX: Final = struct.Struct(">4sBBHQ88s")
 _MOVING: Final = struct.Struct(">QQ")
 _CHECK: Final = struct.Struct(">I4x")
 _MAGIC: Final = b"RoPs"
+_NUMBER_MAX: Final = 2**63 - 1  # nobody gets there; so what comes after it fits, too
 
 
 class Kind(IntEnum):
@@ -92,6 +93,8 @@ def decode_copy(slot: int, raw: bytes) -> Mark | None:
     except UnicodeDecodeError:
         return None
     sequence, position = _MOVING.unpack_from(raw, 104)
+    if max(number, sequence, position) > _NUMBER_MAX:
+        return None
     return Mark(
         slot=slot, kind=Kind(kind), name=text, id=number, sequence=sequence, position=position
     )
