@@ -29,6 +29,7 @@ _PREFIX: Final = struct.Struct(">4sBBHQ88s")
 _MOVING: Final = struct.Struct(">QQ")
 _CHECK: Final = struct.Struct(">I4x")
 _MAGIC: Final = b"RoPs"
+_FREE: Final = (bytes(SLOT_BYTES), bytes(SLOT_BYTES))
 _NUMBER_MAX: Final = 2**63 - 1  # nobody gets there; so what comes after it fits, too
 
 
@@ -115,6 +116,8 @@ def decode_slots(slots: range, first: bytes, second: bytes) -> tuple[dict[int, M
     for at, slot in enumerate(slots):
         place = slice(SLOT_BYTES * at, SLOT_BYTES * (at + 1))
         raw = (first[place], second[place])
+        if raw == _FREE:
+            continue
         copies = [mark for copy in raw if (mark := decode_copy(slot, copy)) is not None]
         if copies:
             marks[slot] = max(copies, key=lambda mark: mark.sequence)
