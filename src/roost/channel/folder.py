@@ -72,17 +72,20 @@ class Folder:
             raise NotFound(f"there is no channel in {self.path}") from error
 
     def _segment(self, number: int) -> Segment:
-        """Find a segment in whichever form is there: the second may take the first one's place."""
-        packed, plain = packed_name(number), plain_name(number)
+        """Find a segment in whichever form is there.
+
+        It is missing in both if the second form took the first one's place between the two looks:
+        then, as when it was collected, everything is listed again.
+        """
         bad: _BadHeader | None = None
-        for name in (packed, plain, packed):
+        for name in (packed_name(number), plain_name(number)):
             try:
                 return self._read(name, number)
             except FileNotFoundError:
                 continue
             except _BadHeader as error:
                 bad = error
-        raise bad if bad is not None else FileNotFoundError(plain)
+        raise bad if bad is not None else FileNotFoundError(plain_name(number))
 
     def _read(self, name: str, number: int) -> Segment:
         known = self._known.get(name)

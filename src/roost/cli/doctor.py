@@ -9,6 +9,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Final, Literal
@@ -19,6 +20,7 @@ import msgspec
 from roost.channel.channel import LOCK_NAME, SEGMENT_BYTES
 from roost.cli.ending import FAILED, ends_well, epilog, said
 from roost.cli.machine import clock, disk, view, write_path
+from roost.cli.pipes import Pipes
 from roost.cli.report import finding_text
 from roost.cli.words import counted, size
 from roost.errors import NotFound, RoostError
@@ -52,12 +54,12 @@ def doctor(*, path: Path | None) -> None:
     Each line says ok, warn or fail; exits with 1 if one says fail. Works beside the process that
     has the channel open.
     """
-    checks = [*machine_checks()]
-    if path is not None:
-        checks += folder_checks(path)
-    for check in checks:
-        click.echo(f"{check.level:4}  {check.subject:11}  {check.text}")
-    if any(check.level == "fail" for check in checks):
+    failed = False
+    with Pipes() as pipes:
+        for check in chain(machine_checks(), () if path is None else folder_checks(path)):
+            pipes.write(f"{check.level:4}  {check.subject:11}  {check.text}\n".encode())
+            failed = failed or check.level == "fail"
+    if failed:
         sys.exit(FAILED)
 
 

@@ -7,7 +7,7 @@ from typing import Final, ParamSpec
 
 import click
 
-from roost.cli.pipes import Interrupted, forget_output
+from roost.cli.pipes import Interrupted
 from roost.errors import RoostError
 
 P = ParamSpec("P")
@@ -45,7 +45,6 @@ def ends_well(command: Callable[P, None]) -> Callable[P, None]:
         except Interrupted as error:
             sys.exit(SIGNALLED + error.number)
         except BrokenPipeError:
-            forget_output()
             sys.exit(SIGNALLED + SIGPIPE)
         except (RoostError, OSError) as error:
             click.echo(f"roost: {said(error)}", err=True)

@@ -97,9 +97,3 @@ class Pipes:
         with self.waiting():
             if self._poll.poll(max(0.0, delay_s) * 1000):
                 raise BrokenPipeError
-
-
-def forget_output() -> None:
-    """Let nothing more be written: the interpreter flushes its streams when it ends."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -171,6 +171,18 @@ def test_an_output_that_takes_no_more_is_one_clear_line(folder: Path) -> None:
     assert roost("channel", "recv", folder).out == b"".join(lines)
 
 
+def test_an_output_that_does_not_block_gets_everything_all_the_same(folder: Path) -> None:
+    lines = fill(folder, 3000, size=1000)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with Process("channel", "recv", folder, stdout=writing) as taking:
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            assert pipe.read() == b"".join(lines)
+
+        assert taking.ended() == Ran(0, b"", "")
+
+
 def test_long_work_shows_its_progress_on_a_terminal(folder: Path) -> None:
     leader, follower = pty.openpty()
     os.set_blocking(leader, False)
