@@ -19,7 +19,7 @@ NAME ?= channel
 SCENARIO ?= $$($(BIN)/roost sim --list | cut -d ' ' -f 1)
 SEED ?= 0
 SEEDS ?= 1000
-SEEDS_TEST := 100
+SEEDS_TEST := 1000
 JOBS ?= $(shell nproc)
 
 # What `check` and `test` have in common, quickest first.
@@ -74,7 +74,7 @@ sim: $(SYNCED)  ## play seeds of the simulator: SCENARIO=echo SEED=0 SEEDS=1000 
 	@$(call play,$(SEEDS))
 
 power: $(SYNCED)  ## plant bugs one by one, and see the simulator catch each
-	$(BIN)/pytest -q tests/power
+	@$(BIN)/python -m tests.power.hunt
 
 bench: $(SYNCED)  ## measure one subject: make bench NAME=channel, QUICK=1 for a short run
 	$(BIN)/python -m bench $(NAME) $(if $(QUICK),--quick)

@@ -8,6 +8,7 @@ and every receiver must come to the end. `roost.sim.checkers.Book` knows what is
 """
 
 import asyncio
+import contextlib
 from pathlib import Path
 from random import Random
 from typing import Final, Literal
@@ -21,6 +22,7 @@ from roost.errors import Closed, Corrupt, NoRoom, RoostError, Trimmed, Unavailab
 from roost.segments.file import Windows
 from roost.segments.format import FRAME_BYTES, HEADER_BYTES, decode_header, parse_name
 from roost.sim.checkers import Book, Violation
+from roost.sim.disk import SimDisk
 from roost.sim.faults import DiskFaults
 from roost.sim.play import Options, Report, play
 from roost.sim.world import Process, Seams, World
@@ -142,6 +144,11 @@ class Story:
     def _harm(self, process: Process) -> None:
         """Flip a bit of a segment of a channel that was closed."""
         disk = process.disk
+        faults, disk.faults = disk.faults, DiskFaults()
+        self._flip_a_bit(disk)
+        disk.faults = faults
+
+    def _flip_a_bit(self, disk: SimDisk) -> None:
         names = [name for name in disk.names(FOLDER) if parse_name(name) is not None]
         if not names or self.opened == 0:
             return
@@ -330,9 +337,7 @@ class Story:
     ) -> list[bytes]:
         count = len(taken) if self._heal else rng.randrange(len(taken)) + 1
         self.book.acknowledging(rx.name, taken[:count])
-        try:
+        with contextlib.suppress(Unknown):
             await rx.ack(count)
-        except Unknown:
-            return []
-        self.book.acknowledged(rx.name)
+            self.book.acknowledged(rx.name)
         return taken[count:]
