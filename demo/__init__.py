@@ -1,0 +1,1 @@
+"""What Roost can do today, shown: `make demo`. One module for each thing shown."""
