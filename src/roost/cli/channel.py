@@ -221,7 +221,7 @@ def tail(
     Works beside the process that has the channel open.
     """
     write = output_framing(form, delimiter, length_prefixed=length_prefixed)
-    with Pipes() as pipes, view(path) as seen:
+    with Pipes() as pipes, pipes.waiting(), view(path) as seen:
         seen.go_back(count)
         viewing = Viewing(seen, pipes, skip_corrupt=skip_corrupt, say=_say)
         viewing.write_all(lambda message: write(message.begin, message.payload))
@@ -254,7 +254,7 @@ def dump(
     """
     if start is not None and receiver is not None:
         raise click.UsageError("Begin at a position or at a receiver: leave one of them out.")
-    with Pipes() as pipes, view(path) as seen, progress("reading") as line:
+    with Pipes() as pipes, pipes.waiting(), view(path) as seen, progress("reading") as line:
         if receiver is not None:
             seen.go_to_receiver(receiver)
         else:
@@ -294,7 +294,7 @@ def stat(*, path: Path, as_json: bool) -> None:
 
     Works beside the process that has the channel open, and names it.
     """
-    with Pipes() as pipes, view(path) as seen:
+    with Pipes() as pipes, pipes.waiting(), view(path) as seen:
         told = outline(
             disk(), seen, write_path=write_path(path), holder=lock_holder(path / LOCK_NAME)
         )
@@ -312,7 +312,7 @@ def verify(*, path: Path) -> None:
     and offset. What a crash leaves and the next open puts right is only noted. Works beside the
     process that has the channel open.
     """
-    with Pipes() as pipes, view(path) as seen, progress("verifying") as line:
+    with Pipes() as pipes, pipes.waiting(), view(path) as seen, progress("verifying") as line:
         verified = Verification(disk(), seen, progress=line.at).run()
         pipes.write(f"{verified_text(verified)}\n".encode())
     if verified.problems:

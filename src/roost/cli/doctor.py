@@ -55,7 +55,7 @@ def doctor(*, path: Path | None) -> None:
     has the channel open.
     """
     failed = False
-    with Pipes() as pipes:
+    with Pipes() as pipes, pipes.waiting():
         for check in chain(machine_checks(), () if path is None else folder_checks(path)):
             pipes.write(f"{check.level:4}  {check.subject:11}  {check.text}\n".encode())
             failed = failed or check.level == "fail"

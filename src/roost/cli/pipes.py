@@ -1,7 +1,8 @@
 """The process's three streams and its signals.
 
 A signal to end (SIGINT, SIGTERM) ends a command only where it waits for input, for output or for
-time to pass; what it is doing to a channel meanwhile is finished. A second one ends it at once.
+time to pass; what it is doing to a channel meanwhile is finished. A second one ends it at once. A
+command that only reads may be ended at any time, and says that it waits all the while.
 Output is never buffered here: what was written is out, so that it may be acknowledged.
 """
 
@@ -57,13 +58,13 @@ class Pipes:
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
         """Let a signal end us while this lasts, or now if it has come."""
-        self._waiting = True
+        before, self._waiting = self._waiting, True
         try:
             if self._caught:
                 raise Interrupted(self._caught)
             yield
         finally:
-            self._waiting = False
+            self._waiting = before
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the input as it arrives, until it ends."""

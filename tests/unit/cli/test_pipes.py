@@ -15,6 +15,7 @@ import pytest
 
 from roost import FileChannel
 from roost.channel.view import View
+from roost.cli.pipes import Interrupted, Pipes
 from roost.host.posix import PosixDisk
 from tests.unit.channel.threads import until
 from tests.unit.cli.commands import COMMAND, Process, Ran, roost
@@ -76,6 +77,25 @@ def test_an_interrupted_send_keeps_what_was_sent_and_says_how_much(folder: Path)
     assert ran.code == 130
     assert ran.err == "sent 1 message; the channel ends at position 11\n"
     assert roost("channel", "recv", folder).out == b"one\n"
+
+
+def test_a_signal_ends_what_waits_at_once(folder: Path) -> None:
+    with Pipes() as pipes, pipes.waiting():
+        with pipes.waiting():
+            folder.mkdir()
+
+        with pytest.raises(Interrupted):
+            os.kill(os.getpid(), SIGTERM)
+
+
+def test_a_signal_ends_what_works_when_it_waits_next_and_a_second_one_at_once() -> None:
+    with Pipes() as pipes:
+        os.kill(os.getpid(), SIGINT)
+
+        with pytest.raises(Interrupted):
+            pipes.pause(60)
+        with pytest.raises(Interrupted):
+            os.kill(os.getpid(), SIGINT)
 
 
 def test_the_last_messages_are_followed_beside_a_running_owner(folder: Path) -> None:
