@@ -71,6 +71,7 @@ class Recovery:
         self._durability: Final = durability
         self._findings: Final[list[Finding]] = []
         self._last = -1
+        self._last_is_damaged = False
 
     def run(self) -> Recovered:
         """Put the folder in order, and open its last segment for writing."""
@@ -283,6 +284,7 @@ class Recovery:
             )
         finally:
             file.close()
+        self._last_is_damaged = bool(seen.damages)
         for damage in seen.damages:
             self._note(
                 "corrupt",
@@ -350,9 +352,14 @@ class Recovery:
     # Where it goes on
 
     def _open_tail(self, segments: list[Segment], written: int) -> tuple[list[Segment], File]:
-        """Open the last segment for writing, or begin one where it cannot be continued."""
+        """Open the last segment for writing, or begin one where it cannot be continued.
+
+        A damaged one is not: where a damaged message ends is told by what stands behind it, and
+        must not be told anew, and what is sent must not be taken for a part of it.
+        """
         last = segments[-1] if segments else None
-        if last is not None and last.method is None and last.end == written:
+        goes_on = last is not None and last.method is None and last.end == written
+        if last is not None and goes_on and not self._last_is_damaged:
             growing = Segment(number=last.number, begin=last.begin)
             return [*segments[:-1], growing], self._disk.open(self._folder / last.name)
         number = self._last + 1

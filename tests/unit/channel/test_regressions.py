@@ -4,9 +4,12 @@ import errno
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from roost import FileChannel, Unavailable, Unknown
+from roost import Corrupt, FileChannel, Unavailable, Unknown
+from roost.channel.cursors import Kind, Mark, decode_copy, encode_copy
+from roost.segments.format import Header, encode_header
 from roost.sim.disk import SimDisk
 from roost.types import Durability
 from tests.unit.channel.stepped import SteppedClock, SteppedTasks
@@ -95,3 +98,52 @@ def test_a_close_says_so_when_the_sync_that_it_waited_for_failed(disk: SimDisk) 
 
     with pytest.raises(Unknown, match="may or may not be durable"):
         channel.close()
+
+
+def test_what_is_sent_behind_damage_is_never_taken_for_a_part_of_it(disk: SimDisk) -> None:
+    with opened(disk) as channel:
+        begin = channel.tx().send_many([b"damaged", b"whole"])
+        end = channel.stat().tail
+    file = disk.open(FOLDER / "segment.0")
+    length = end - begin + len(b"new")  # as if it ended where the next message is going to end
+    file.write_at(64, length.to_bytes(4, "big") + b"\xff")
+    file.close()
+
+    with opened(disk) as channel:
+        channel.tx().send(b"new")
+    with opened(disk) as channel, channel.rx() as receiver:
+        with pytest.raises(Corrupt):
+            receiver.recv(0)
+        receiver.skip_corrupt()
+        assert receiver.recv_many(10) == [b"whole", b"new"]
+
+
+@pytest.mark.parametrize("number", ["id", "sequence", "position"])
+def test_a_slot_whose_number_leaves_no_room_for_the_next_one_does_not_count(number: str) -> None:
+    mark = Mark(slot=1, kind=Kind.RECEIVER, name="r", id=1, sequence=2, position=3)
+    highest, too_high = (
+        msgspec.structs.replace(mark, **{number: value}) for value in (2**63 - 1, 2**63)
+    )
+
+    assert decode_copy(1, encode_copy(highest)) == highest
+    assert decode_copy(1, encode_copy(too_high)) is None
+
+
+def test_a_folder_that_claims_to_reach_where_no_channel_does_is_refused(disk: SimDisk) -> None:
+    opened(disk).close()
+    file = disk.open(FOLDER / "segment.0")
+    file.write_at(0, encode_header(Header(segment=0, begin=2**64 - 1)))
+    file.close()
+
+    with pytest.raises(Corrupt, match="claims to reach"):
+        opened(disk)
+
+
+def test_a_folder_whose_segments_run_out_of_numbers_is_refused(disk: SimDisk) -> None:
+    disk.make_folder(FOLDER)
+    file = disk.open(FOLDER / "segment.4294967295", create=True)
+    file.write_at(0, encode_header(Header(segment=2**32 - 1, begin=0)))
+    file.close()
+
+    with pytest.raises(Corrupt, match="claims to reach"):
+        opened(disk)
