@@ -5,7 +5,8 @@ which it is stored, or there is a finding about it. What an owner or the next op
 itself is only noted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -57,9 +58,9 @@ class Verification:
         begin = view.go("head")
         self._findings.extend(view.findings)
         self._read_messages(begin)
-        self._check_second_forms()
-        self._check_end()
-        self._check_offset()
+        for step in (self._check_second_forms, self._check_end, self._check_offset):
+            with self._unhindered():
+                step()
         self._note_leftovers()
         return Verified(
             messages=self._messages,
@@ -73,6 +74,20 @@ class Verification:
     def _find(self, kind: str, name: str, offset: int, size: int, text: str) -> None:
         file = str(self._view.path / name)
         self._findings.append(Finding(kind=kind, file=file, offset=offset, size=size, text=text))
+
+    @contextmanager
+    def _unhindered(self) -> Iterator[None]:
+        """Note what cannot be read, and go on behind this."""
+        try:
+            yield
+        except OSError as error:
+            self._note_unreadable(error)
+
+    def _note_unreadable(self, error: OSError) -> None:
+        file = error.filename or str(self._view.path)
+        found = Finding("unreadable", file, 0, 0, f"it cannot be read ({error.strerror})")
+        if found not in self._findings:
+            self._findings.append(found)
 
     def _read_messages(self, begin: int) -> None:
         view = self._view
@@ -93,7 +108,8 @@ class Verification:
         """Note what is in the way, and go on behind it; False if there is nothing behind it."""
         position = self._view.position
         if isinstance(error, OSError):
-            return self._pass_over_segment(position, error)
+            self._note_unreadable(error)
+            return self._pass_over_segment(position)
         passed = self._view.pass_over()
         if isinstance(error, Corrupt):
             cause = "" if error.__cause__ is None else f" ({error.__cause__})"
@@ -103,11 +119,8 @@ class Verification:
             self._find(NOTE, "", 0, passed, "removed while it was read: all receivers have it")
         return passed > 0
 
-    def _pass_over_segment(self, position: int, error: OSError) -> bool:
-        here = [segment for segment in self._view.segments if segment.begin <= position]
+    def _pass_over_segment(self, position: int) -> bool:
         rest = [segment for segment in self._view.segments if segment.begin > position]
-        name = here[-1].name if here else ""
-        self._find("unreadable", name, 0, 0, f"it cannot be read ({error})")
         if rest:
             self._view.go(rest[0].begin)
         return bool(rest)
@@ -124,8 +137,10 @@ class Verification:
             except FileNotFoundError:
                 continue  # the owner was just about to remove it
             wanted = HEADER_BYTES + segment.end - segment.begin
-            stop = good_stop(file, HEADER_BYTES, message_bytes_max=wanted)
-            file.close()
+            try:
+                stop = good_stop(file, HEADER_BYTES, message_bytes_max=wanted)
+            finally:
+                file.close()
             state = "whole" if stop >= wanted else f"damaged at offset {stop}"
             text = f"the compressed form is there, too; this one is {state}"
             self._find(NOTE, name, min(stop, wanted), 0, text)
@@ -146,9 +161,11 @@ class Verification:
         if last.end is not None:
             return
         file = self._disk.open(self._view.path / last.name, writable=False)
-        start = good_stop(file, _offset(last, written), message_bytes_max=MESSAGE_BYTES_LIMIT)
-        torn = sum(len(piece.strip(b"\0")) for piece in pieces(file, start))
-        file.close()
+        try:
+            start = good_stop(file, _offset(last, written), message_bytes_max=MESSAGE_BYTES_LIMIT)
+            torn = sum(len(piece.strip(b"\0")) for piece in pieces(file, start))
+        finally:
+            file.close()
         if torn:
             text = f"half a message; with no owner at work, an open moves it to {SALVAGE_NAME}/"
             self._find(NOTE, last.name, start, torn, text)
@@ -162,11 +179,12 @@ class Verification:
         for slot in damaged:
             self._find("corrupt", OFFSET_NAME, SLOT_BYTES * slot, SLOT_BYTES, "no copy is whole")
         for slot, mark in marks.items():
-            if slot != 0:
-                wrong = self._misplaced(head, mark.position)
-                if wrong:
-                    text = f"receiver {mark.name!r} stands at {mark.position}, {wrong}"
-                    self._find("misplaced", OFFSET_NAME, SLOT_BYTES * slot, SLOT_BYTES, text)
+            wrong = ""
+            with self._unhindered():
+                wrong = "" if slot == 0 else self._misplaced(head, mark.position)
+            if wrong:
+                text = f"receiver {mark.name!r} stands at {mark.position}, {wrong}"
+                self._find("misplaced", OFFSET_NAME, SLOT_BYTES * slot, SLOT_BYTES, text)
 
     def _misplaced(self, head: int, position: int) -> str:
         if position < head:

@@ -1,5 +1,6 @@
 """A view reads beside the owner of a folder: whatever that does, nothing is missed or made up."""
 
+import errno
 import shutil
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,7 +16,7 @@ from roost.host.posix import PosixDisk
 from roost.segments.compress import compressor, method_byte
 from roost.segments.format import HEADER_BYTES, Header, encode_header
 from roost.segments.kernel import frame
-from tests.unit.channel.disks import WatchedDisk
+from tests.unit.channel.disks import WatchedDisk, refuse
 from tests.unit.channel.threads import Running
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "filechannel"
@@ -249,6 +250,20 @@ def test_beside_an_owner_that_collects_no_message_is_seen_out_of_order(folder: P
     assert numbers == sorted(set(numbers))
 
 
+def test_what_never_stays_the_same_is_given_up(owner: FileChannel[bytes], folder: Path) -> None:
+    send(owner, 1, 2, 3)
+    gone = refuse(errno.ENOENT, "open", name="segment")
+
+    with pytest.raises(Unavailable, match="faster"):
+        view(folder, WatchedDisk(gone, guarded=False))
+    disk = WatchedDisk(guarded=False)
+    seen = view(folder, disk)
+    disk.watch = gone
+    for look in (seen.refresh, lambda: seen.take(1), seen.written):
+        with pytest.raises(Unavailable, match="faster"):
+            look()
+
+
 # The file `offset`
 
 
@@ -299,6 +314,17 @@ def test_a_folder_of_the_published_original_is_read_whole() -> None:
         assert len(messages) == 200
         assert messages[-1].end == seen.visible
         assert (seen.durability, seen.receivers(), seen.findings) == ("", [], [])
+
+
+def test_a_folder_that_ends_with_a_compressed_segment_is_read_whole(folder: Path) -> None:
+    shutil.copytree(GOLDEN / "gzip", folder)
+    for number in (2, 3):
+        (folder / f"segment.{number}").unlink()
+    seen = view(folder)
+
+    messages = everything(seen)
+
+    assert messages[-1].end == seen.visible == seen.written() == 8230
 
 
 def test_without_the_file_offset_half_a_message_at_the_end_is_not_there_yet(
