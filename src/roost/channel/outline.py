@@ -48,7 +48,7 @@ class Outline(msgspec.Struct, frozen=True):
     path: str
     durability: str
     write_path: str
-    holder: str
+    owner: str
     head: int
     durable: int
     visible: int
@@ -61,7 +61,7 @@ class Outline(msgspec.Struct, frozen=True):
     findings: list[Finding]
 
 
-def outline(disk: Disk, view: View, *, write_path: str, holder: str) -> Outline:
+def outline(disk: Disk, view: View, *, write_path: str, owner: str) -> Outline:
     """Describe a channel."""
     marks = view.receivers()
     view.refresh()  # so that nobody stands behind an end that moved meanwhile
@@ -71,7 +71,7 @@ def outline(disk: Disk, view: View, *, write_path: str, holder: str) -> Outline:
         path=str(view.path),
         durability=view.durability or UNKNOWN,
         write_path=write_path,
-        holder=holder,
+        owner=owner,
         head=view.head,
         durable=view.bound,
         visible=view.visible,

@@ -296,7 +296,7 @@ def stat(*, path: Path, as_json: bool) -> None:
     """
     with Pipes() as pipes, pipes.waiting(), view(path) as seen:
         told = outline(
-            disk(), seen, write_path=write_path(path), holder=lock_holder(path / LOCK_NAME)
+            disk(), seen, write_path=write_path(path), owner=lock_holder(path / LOCK_NAME)
         )
         pipes.write(msgspec.json.encode(told) if as_json else outline_text(told).encode())
         pipes.write(b"\n")

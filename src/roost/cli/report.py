@@ -14,7 +14,7 @@ def outline_text(outline: Outline) -> str:
         ("channel", outline.path),
         ("durability", outline.durability),
         ("write path", outline.write_path),
-        ("open in", outline.holder or "no process"),
+        ("open in", outline.owner or "no process"),
         ("head", f"{outline.head}"),
         ("durable", f"{outline.durable} at least"),
         ("readable", f"{outline.visible}"),

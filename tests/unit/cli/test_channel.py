@@ -291,7 +291,7 @@ def test_a_channel_is_described_beside_its_owner_and_without(numbers: Path) -> N
         owners = channel.stat()
     without = roost("channel", "stat", numbers).out.decode()
 
-    assert beside["holder"].startswith(f"process {os.getpid()} on ")
+    assert beside["owner"].startswith(f"process {os.getpid()} on ")
     assert (beside["durability"], beside["write_path"]) == ("fsync", owners.write_path)
     assert (beside["head"], beside["visible"], beside["written"]) == (0, 60, 60)
     assert [(r["name"], r["behind_bytes"]) for r in beside["receivers"]] == [("a", 40), ("b", 60)]
