@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from roost.segments.file import Windows
 from roost.segments.format import HEADER_BYTES
+from roost.segments.windows import Windows
 
 BATCH = 1_000
 """How many messages `send_many` and `recv_many` get at once, and one bytearray of the loop."""

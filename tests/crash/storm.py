@@ -23,7 +23,7 @@ import msgspec
 
 from roost import FileChannel
 from roost.host.posix import PosixDisk
-from roost.segments.file import Windows
+from roost.segments.windows import Windows
 from roost.types import Durability
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final, Generic, TypeVar
 
 from roost.channel.handle import BATCH_BYTES_MAX, Handle, check_count
-from roost.channel.machine import Taken
+from roost.channel.readings import Taken
 from roost.errors import Closed
 
 T = TypeVar("T")
@@ -18,11 +18,13 @@ T = TypeVar("T")
 class AsyncReceiver(Generic[T]):
     """Receives from a channel in asyncio tasks; any number of them may share one, and compete."""
 
-    __slots__ = ("_handle", "_machine")
+    __slots__ = ("_handle", "_machine", "_readings", "_standing")
 
     def __init__(self, handle: Handle[T]) -> None:
         self._handle: Final = handle
         self._machine: Final = handle.machine
+        self._readings: Final = handle.machine.readings
+        self._standing: Final = handle.machine.standing
 
     @property
     def name(self) -> str:
@@ -67,7 +69,7 @@ class AsyncReceiver(Generic[T]):
                 messages = await self._kept(self._handle.take(count_max, bytes_max))
                 if messages:
                     return messages
-                self._machine.check_arriving()
+                self._standing.check_arriving()
                 await self._machine.arrivals.wait_async(self._handle.awaited, turn=turn)
 
     async def _kept(self, taken: Taken) -> list[T]:
@@ -83,19 +85,19 @@ class AsyncReceiver(Generic[T]):
                 self._handle.give_back(taken)
                 raise
         elif taken.payloads:
-            self._machine.after_receive()
+            self._readings.after_receive()
         messages = self._handle.received(taken)
         if taken.kept:
             self._handle.arrived(taken)
         return messages
 
     async def _wait_kept(self, kept: int) -> None:
-        marks = self._machine.marks
+        marks = self._readings.marks
         while marks.group.durable < kept:
-            self._machine.check_settling("the position")
+            self._standing.check_settling("the position")
             if not marks.group.busy:
                 marks.request()
-            await self._machine.kept.wait_async(kept)
+            await self._readings.kept.wait_async(kept)
 
     async def __aiter__(self) -> AsyncIterator[T]:
         """Receive for ever, until the channel or this handle is closed."""
@@ -121,7 +123,7 @@ class AsyncReceiver(Generic[T]):
         if kept:
             await self._wait_kept(kept)
         else:
-            self._machine.after_receive()
+            self._readings.after_receive()
 
     def skip_corrupt(self) -> int:
         """Go on behind the damage at the position; answer how many bytes are passed over."""

@@ -10,8 +10,9 @@ from typing import Final
 
 from roost.errors import Trimmed
 from roost.host.disk import Disk, File
-from roost.segments.file import PackedSource, PlainSource, Segment, Source, Windows
+from roost.segments.file import PackedSource, PlainSource, Segment, Source
 from roost.segments.format import packed_name, plain_name
+from roost.segments.windows import Windows
 
 
 class Catalogue:

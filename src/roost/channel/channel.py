@@ -21,10 +21,11 @@ from typing import (
 
 from roost.channel.async_receiver import AsyncReceiver
 from roost.channel.handle import Handle
-from roost.channel.machine import Machine, Settings
+from roost.channel.machine import Machine
 from roost.channel.receiver import Receiver
 from roost.channel.recover import Recovered, Recovery
 from roost.channel.sender import AsyncSender, Sender
+from roost.channel.settings import Settings
 from roost.channel.stat import ChannelStat, ReceiverStat, channel_stat, receiver_stats
 from roost.errors import Invalid, NoRoom, NotFound, RoostError, Unavailable
 from roost.host.clock import Clock
@@ -34,9 +35,9 @@ from roost.host.posix import PosixDisk
 from roost.host.system import SystemClock, ThreadTasks, this_process
 from roost.host.tasks import Tasks
 from roost.segments.compress import Method
-from roost.segments.file import Windows
 from roost.segments.format import parse_name
 from roost.segments.kernel import GUARDED
+from roost.segments.windows import Windows
 from roost.types import Durability
 from roost.wire.codec import Codec, CodecName, codec_named
 
@@ -213,7 +214,7 @@ class FileChannel(Generic[T]):
         return AsyncReceiver(self._handle(name, start=start, auto_ack=auto_ack))
 
     def _handle(self, name: str, *, start: int | str, auto_ack: bool) -> Handle[T]:
-        reading = self._machine.open_reading(
+        reading = self._machine.readings.open(
             name, start=start, auto_ack=auto_ack, decoded=self._codec.decode is not None
         )
         return Handle(self._machine, reading, self._codec)
@@ -224,7 +225,7 @@ class FileChannel(Generic[T]):
 
     def remove_receiver(self, name: str) -> None:
         """Forget a receiver and its position; segments are no longer kept for it."""
-        self._machine.remove_receiver(name)
+        self._machine.readings.remove(name)
 
     def stat(self) -> ChannelStat:
         """Tell how the channel stands."""

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Final, Protocol
 
 from roost.channel.group import SyncGroup
+from roost.channel.standing import Standing
 from roost.host.tasks import Worker
 
 
@@ -36,11 +37,10 @@ class Flusher:
     def __init__(
         self,
         target: Syncable,
+        standing: Standing,
         *,
-        durable: int,
-        lock: Lock,
+        durable: int = 0,
         worker: Worker,
-        failed: Callable[[OSError], None],
         wake: Callable[[], None],
     ) -> None:
         self.group: Final = SyncGroup(durable=durable)
@@ -48,9 +48,9 @@ class Flusher:
         self._stopped = False
         self._here: Final = Lock()
         self._target: Final = target
-        self._lock: Final = lock
+        self._lock: Final = standing.lock
         self._worker: Final = worker
-        self._failed: Final = failed
+        self._failed: Final = standing.fail
         self._wake: Final = wake
 
     def request(self) -> None:

@@ -7,8 +7,9 @@ however often it is closed.
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from roost.channel.machine import Machine, Taken
+from roost.channel.machine import Machine
 from roost.channel.reading import Reading
+from roost.channel.readings import Taken
 from roost.errors import Closed, Invalid
 from roost.wire.codec import Codec
 
@@ -25,7 +26,7 @@ def _none() -> None:
 class Handle(Generic[T]):
     """A share in one receiver."""
 
-    __slots__ = ("_closed", "_reading", "decode", "machine", "next")
+    __slots__ = ("_closed", "_reading", "_readings", "decode", "machine", "next")
 
     def __init__(self, machine: Machine, reading: Reading, codec: Codec[T]) -> None:
         self.machine: Final = machine
@@ -34,6 +35,7 @@ class Handle(Generic[T]):
             reading.walk.cursor.next if reading.direct else _none
         )
         self._reading: Final = reading
+        self._readings: Final = machine.readings
         self._closed = False
 
     @property
@@ -59,20 +61,20 @@ class Handle(Generic[T]):
     @property
     def awaited(self) -> int:
         """What must be visible for the next message to be there."""
-        return self.machine.next_position(self._reading) + 1
+        return self._readings.next_position(self._reading) + 1
 
     def take(self, count_max: int, bytes_max: int) -> Taken:
         """Take what there is, through the lock."""
         self._check_open()
-        return self.machine.take(self._reading, count_max, bytes_max)
+        return self._readings.take(self._reading, count_max, bytes_max)
 
     def arrived(self, taken: Taken) -> None:
         """Note that what was taken is handed out for good."""
-        self.machine.arrived(self._reading, taken.deliveries)
+        self._readings.arrived(self._reading, taken.deliveries)
 
     def give_back(self, taken: Taken) -> int:
         """Give back what was taken and did not arrive; the answer is what to wait for."""
-        return self.machine.give_back(self._reading, taken.deliveries)
+        return self._readings.give_back(self._reading, taken.deliveries)
 
     def received(self, taken: Taken) -> list[Any]:
         """Turn what was taken into messages; from the first one that is none on, it is given back.
@@ -88,7 +90,7 @@ class Handle(Generic[T]):
         except BaseException as error:
             if not isinstance(error, Exception):
                 messages.clear()
-            self.machine.give_back(self._reading, taken.deliveries[len(messages) :])
+            self._readings.give_back(self._reading, taken.deliveries[len(messages) :])
             if not messages:
                 raise
         return messages
@@ -97,7 +99,7 @@ class Handle(Generic[T]):
         """Look at what comes next."""
         self._check_open()
         check_count(count)
-        payloads = self.machine.peek(self._reading, count)
+        payloads = self._readings.peek(self._reading, count)
         return payloads if self.decode is None else [self.decode(payload) for payload in payloads]
 
     def acknowledge(self, count: int) -> int:
@@ -107,19 +109,19 @@ class Handle(Generic[T]):
             raise Invalid(
                 f"receiver {self.name!r} acknowledges by itself; open it with auto_ack=False"
             )
-        return self.machine.acknowledge(self._reading, count)
+        return self._readings.acknowledge(self._reading, count)
 
     def skip(self) -> int:
         """Move behind damage."""
         self._check_open()
-        return self.machine.skip(self._reading)
+        return self._readings.skip(self._reading)
 
     def close(self) -> None:
         """Let go of the share."""
         if not self._closed:
             self._closed = True
             self.next = _none
-            self.machine.close_reading(self._reading)
+            self._readings.close(self._reading)
 
     def _check_open(self) -> None:
         if self._closed:

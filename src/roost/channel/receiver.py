@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from roost.channel.handle import BATCH_BYTES_MAX, Handle, check_count
-from roost.channel.machine import Taken
+from roost.channel.readings import Taken
 from roost.errors import Closed
 
 T = TypeVar("T")
@@ -18,11 +18,13 @@ _RAISE: Final[Any] = object()
 class Receiver(Generic[T]):
     """Receives from a channel; any number of threads may share one, and compete."""
 
-    __slots__ = ("_handle", "_machine", "_timed")
+    __slots__ = ("_handle", "_machine", "_readings", "_standing", "_timed")
 
     def __init__(self, handle: Handle[T]) -> None:
         self._handle: Final = handle
         self._machine: Final = handle.machine
+        self._readings: Final = handle.machine.readings
+        self._standing: Final = handle.machine.standing
         self._timed: Final = handle.machine.settings.durability == "interval"
 
     @property
@@ -58,7 +60,7 @@ class Receiver(Generic[T]):
         if payload is None:
             (payload,) = self._wait_for(1, BATCH_BYTES_MAX, timeout)
         elif self._timed:
-            self._machine.after_receive()
+            self._readings.after_receive()
         message: T = payload
         return message
 
@@ -85,7 +87,7 @@ class Receiver(Generic[T]):
             messages = self._kept(self._handle.take(count_max, bytes_max))
             if messages:
                 return messages
-            self._machine.check_arriving()
+            self._standing.check_arriving()
             left = None if deadline is None else deadline - clock.now()
             if left is not None and left <= 0:
                 raise TimeoutError(f"no message for {self.name!r} within {timeout} s")
@@ -95,16 +97,16 @@ class Receiver(Generic[T]):
         """Wait until the position is as durable as the mode promises, or give all back."""
         if taken.kept:
             try:
-                self._machine.wait_kept(taken.kept)
+                self._readings.wait_kept(taken.kept)
             except KeyboardInterrupt:
                 # Durably, since the position that passes these messages may be durable by now.
-                self._machine.wait_kept(self._handle.give_back(taken))
+                self._readings.wait_kept(self._handle.give_back(taken))
                 raise
             except BaseException:
                 self._handle.give_back(taken)
                 raise
         elif taken.payloads:
-            self._machine.after_receive()
+            self._readings.after_receive()
         messages = self._handle.received(taken)
         if taken.kept:
             self._handle.arrived(taken)
@@ -135,9 +137,9 @@ class Receiver(Generic[T]):
         """
         kept = self._handle.acknowledge(count)
         if kept:
-            self._machine.wait_kept(kept)
+            self._readings.wait_kept(kept)
         else:
-            self._machine.after_receive()
+            self._readings.after_receive()
 
     def skip_corrupt(self) -> int:
         """Go on behind the damage at the position; answer how many bytes are passed over."""

@@ -144,9 +144,9 @@ def _framed(machine: Machine, encode: Any, messages: Iterable[Any]) -> bytes:
 
 
 async def _durable(machine: Machine, begin: int, upto: int) -> None:
-    data = machine.data
+    data = machine.sends
     while data.group.durable < upto:
-        machine.check_settling("what was sent")
+        machine.standing.check_settling("what was sent")
         if not data.group.busy:
             data.request()
         future = machine.durables.join(upto)

@@ -41,7 +41,7 @@ class ChannelStat(msgspec.Struct, frozen=True):
 
 def receiver_stats(machine: Machine) -> list[ReceiverStat]:
     """Describe the receivers of an open channel."""
-    with machine.lock:
+    with machine.standing.lock:
         return _receivers(machine)
 
 
@@ -55,7 +55,7 @@ def _receivers(machine: Machine) -> list[ReceiverStat]:
             unacknowledged=0 if reading is None else reading.unacknowledged,
             open=reading is not None,
         )
-        for place, reading in machine.receivers()
+        for place, reading in machine.readings.places()
     ]
 
 
@@ -63,14 +63,14 @@ def channel_stat(machine: Machine) -> ChannelStat:
     """Describe an open channel."""
     settings = machine.settings
     reason = settings.unmapped_because
-    with machine.lock:
+    with machine.standing.lock:
         return ChannelStat(
-            path=str(machine.folder),
+            path=str(machine.standing.folder),
             durability=settings.durability,
             write_path=f"write ({reason})" if reason else "mapped",
             kernel="compiled" if COMPILED else "plain Python (slower)",
             head=machine.catalogue.head,
-            durable=machine.data.group.durable,
+            durable=machine.sends.group.durable,
             tail=machine.ends.written,
             segments=len(machine.catalogue.segments),
             compression=settings.method or "off",
@@ -78,6 +78,6 @@ def channel_stat(machine: Machine) -> ChannelStat:
             incarnation=machine.incarnation,
             receivers=_receivers(machine),
             findings=machine.findings,
-            failure=machine.failure,
+            failure=machine.standing.failure,
             trouble=machine.upkeep.trouble,
         )

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from roost.channel.recover import Recovered
+from roost.channel.settings import Settings
 from roost.errors import NoRoom
 from roost.host.disk import Disk, File
-from roost.segments.file import Segment, Windows, create_segment
+from roost.segments.file import Segment, create_segment
 from roost.segments.format import HEADER_BYTES, MAKING, plain_name
 from roost.segments.kernel import Appender, Ends, frame
 
@@ -29,33 +31,27 @@ class Tail:
         self,
         disk: Disk,
         folder: Path,
+        recovered: Recovered,
         *,
-        file: File,
-        segment: Segment,
         ends: Ends,
-        publish: bool,
-        sync_all: bool,
-        segment_bytes: int,
-        message_bytes_max: int,
-        windows: Windows,
-        mapped: bool,
+        settings: Settings,
         sealed: Callable[[Segment, Segment], None],
     ) -> None:
-        self.appender: Final = Appender(ends, publish=publish)
-        self.segment = segment
+        self._publish: Final = not settings.fsync
+        self.appender: Final = Appender(ends, publish=self._publish)
+        self.segment = recovered.segments[-1]
         # What fits a window is short enough, unless the limit is less than a window.
-        within = message_bytes_max >= windows.bytes_max
+        within = settings.message_bytes_max >= settings.windows.bytes_max
         self.store: Final = self.appender.append if within else self._store_if_short
-        self.sync_all = sync_all
+        self.sync_all = settings.durability != "os"
         self._disk: Final = disk
         self._folder: Final = folder
-        self._file = file
+        self._file = recovered.tail
         self._ends: Final = ends
-        self._publish: Final = publish
-        self._segment_bytes: Final = segment_bytes
-        self._message_bytes_max: Final = message_bytes_max
-        self._windows: Final = windows
-        self._mapped: Final = mapped
+        self._segment_bytes: Final = settings.segment_bytes
+        self._message_bytes_max: Final = settings.message_bytes_max
+        self._windows: Final = settings.windows
+        self._mapped: Final = not settings.unmapped_because
         self._sealed: Final = sealed
         self._reserved = 0
         self._unsynced: list[tuple[File, int]] = []

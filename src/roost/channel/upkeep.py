@@ -8,11 +8,11 @@ of `docs/protocols/channel.md`: a crash between any two leaves one whole form of
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from threading import Lock
 from typing import Final
 
 from roost.channel.catalogue import Catalogue
 from roost.channel.positions import Positions
+from roost.channel.standing import Standing
 from roost.host.disk import Disk, File
 from roost.host.metrics import ChannelMetrics
 from roost.host.tasks import Worker
@@ -28,28 +28,26 @@ class Upkeep:
     def __init__(
         self,
         disk: Disk,
-        folder: Path,
+        standing: Standing,
         catalogue: Catalogue,
         positions: Positions,
         *,
-        lock: Lock,
         worker: Worker,
         method: Method | None,
         durable: Callable[[], int],
         needed: Callable[[], int | None],
-        failed: Callable[[OSError], None],
         metrics: ChannelMetrics,
     ) -> None:
         self._disk: Final = disk
-        self._folder: Final = folder
+        self._folder: Final = standing.folder
         self._catalogue: Final = catalogue
         self._positions: Final = positions
-        self._lock: Final = lock
+        self._lock: Final = standing.lock
         self._worker: Final = worker
         self._method: Final = method
         self._durable: Final = durable
         self._needed: Final = needed
-        self._failed: Final = failed
+        self._failed: Final = standing.fail
         self._metrics: Final = metrics
         self.trouble = ""
         self._asked = False

@@ -32,10 +32,11 @@ from roost.channel.recover import Finding
 from roost.channel.walk import Walk, aligned
 from roost.errors import Corrupt, Invalid, NotFound, Trimmed, Unavailable
 from roost.host.disk import Disk
-from roost.segments.file import Segment, Windows, good_stop
+from roost.segments.file import Segment, good_stop
 from roost.segments.format import FRAME_BYTES, HEADER_BYTES
 from roost.segments.kernel import Ends
 from roost.segments.scan import next_good, nonzero_stop
+from roost.segments.windows import Windows
 
 T = TypeVar("T")
 

@@ -6,15 +6,18 @@ while the walk looks: what is known about a position is checked again before it 
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from roost.channel.catalogue import Catalogue
 from roost.errors import Corrupt, RoostError
+from roost.host.disk import File
 from roost.segments.compress import BadStream
 from roost.segments.file import Segment, Source, damaged, decompressed
 from roost.segments.format import FRAME_BYTES, HEADER_BYTES
-from roost.segments.kernel import Cursor, Ends, Slot, boundary, scan
+from roost.segments.kernel import Cursor, Ends, Slot, scan
 from roost.segments.scan import frame_boundary, next_good
+from roost.segments.stream import boundary_in, frame_end_in, next_good_in
 
 
 class Walk:
@@ -169,12 +172,11 @@ class Walk:
                 stop = min(file.size(), HEADER_BYTES + end - segment.begin)
                 view = file.map(0, stop, writable=False)
                 view = view if view is not None else memoryview(file.read_at(0, stop))
-                start = HEADER_BYTES
             else:
-                view, start = memoryview(_readable(decompressed(file, segment))), 0
+                return self._good_after_packed(file, segment, position)
         finally:
             file.close()
-        at = start + position - segment.begin
+        at = HEADER_BYTES + position - segment.begin
         if at >= len(view):
             return None
         after, good = scan(view, at, min(len(view), at + _size(view, at)))
@@ -182,22 +184,25 @@ class Walk:
             too_long = after - at - FRAME_BYTES > self._catalogue.message_bytes_max
             return position + after - at if too_long else position
         found = next_good(view, at, len(view), self._catalogue.message_bytes_max)
-        return None if found < 0 else segment.begin + found - start
+        return None if found < 0 else segment.begin + found - HEADER_BYTES
+
+    def _good_after_packed(self, file: File, segment: Segment, position: int) -> int | None:
+        at, bytes_max = position - segment.begin, self._catalogue.message_bytes_max
+        after = frame_end_in(_readable(decompressed(file, segment)), at)
+        if after >= 0:
+            return segment.begin + after if after - at - FRAME_BYTES > bytes_max else position
+        found = next_good_in(_readable(decompressed(file, segment)), at, bytes_max)
+        return None if found < 0 else segment.begin + found
 
 
 def _size(view: memoryview, at: int) -> int:
     return FRAME_BYTES + int.from_bytes(view[at : at + 4], "big")
 
 
-def _readable(chunks: Iterator[bytes]) -> bytes:
-    """Join the chunks of a stream up to where it is damaged."""
-    whole = bytearray()
-    try:
-        for chunk in chunks:
-            whole += chunk
-    except BadStream:
-        pass
-    return bytes(whole)
+def _readable(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Give the chunks of a stream up to where it is damaged."""
+    with suppress(BadStream):
+        yield from chunks
 
 
 def aligned(catalogue: Catalogue, position: int, visible: int) -> int:
@@ -225,14 +230,7 @@ def aligned(catalogue: Catalogue, position: int, visible: int) -> int:
 
 
 def _aligned_packed(chunks: Iterator[bytes], segment: Segment, position: int) -> int:
-    begin, buffer = segment.begin, b""
     try:
-        for chunk in chunks:
-            buffer += chunk
-            at = boundary(memoryview(buffer), 0, len(buffer), position - begin)
-            begin, buffer = begin + at, buffer[at:]
-            if begin + FRAME_BYTES + int.from_bytes(buffer[:4], "big") > position:
-                break
+        return segment.begin + boundary_in(chunks, position - segment.begin)
     except BadStream:
         return position  # the receiver comes to the damage, and says so
-    return begin

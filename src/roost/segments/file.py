@@ -26,9 +26,8 @@ from roost.segments.format import (
     plain_name,
 )
 from roost.segments.kernel import scan
+from roost.segments.windows import Windows
 
-WINDOW_BYTES_MIN: Final = 64 * 1024
-WINDOW_BYTES_MAX: Final = 4 * 1024 * 1024
 PIECE_BYTES: Final = 256 * 1024
 
 
@@ -44,21 +43,6 @@ class Segment(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """The file name of the form in which it is stored."""
         return plain_name(self.number) if self.method is None else packed_name(self.number)
-
-
-class Windows(msgspec.Struct, frozen=True):
-    """How large the windows of a plain segment are; both are powers of two, 4,096 at least."""
-
-    bytes_min: int = WINDOW_BYTES_MIN
-    bytes_max: int = WINDOW_BYTES_MAX
-
-    def around(self, offset: int) -> tuple[int, int]:
-        """Give start and size of the window that holds a file offset.
-
-        Windows double from the file's start on, so that a small segment reserves little.
-        """
-        size = min(max(1 << (offset.bit_length() - 1), self.bytes_min), self.bytes_max)
-        return offset - offset % size, size
 
 
 def create_segment(disk: Disk, folder: Path, *, number: int, begin: int) -> File:
@@ -124,9 +108,14 @@ class PlainSource:
             if view is not None:
                 header = max(0, HEADER_BYTES - start)
                 return view[header:], self._position(start + header)
-            piece = min(max(size, PIECE_BYTES), stop - offset)
-            return memoryview(self._file.read_at(offset, piece)), position
-        return memoryview(self._file.read_at(offset, size)), position
+            return self._copy(offset, min(max(size, PIECE_BYTES), stop - offset), size), position
+        return self._copy(offset, size, size), position
+
+    def _copy(self, offset: int, length: int, least: int) -> memoryview:
+        piece = self._file.read_at(offset, length)
+        if len(piece) < least:  # somebody else has just cut it off
+            raise self.corrupt(offset, "the message reaches behind the end of what was stored")
+        return memoryview(piece)
 
     def _frame_size(self, offset: int, stop: int) -> int:
         head = self._file.read_at(offset, FRAME_BYTES)

@@ -108,6 +108,11 @@ class Book:
         """Note that a receiver asked for messages; a crash now may take up to so many with it."""
         self._readers[name].asked = count
 
+    def in_doubt(self, name: str) -> None:
+        """Note that a receive ended with `Unknown`: a crash later may take what it asked for."""
+        reader = self._readers[name]
+        reader.on_the_way, reader.asked = reader.on_the_way + reader.asked, 0
+
     def received(self, name: str, payloads: list[bytes]) -> None:
         """Note what a receive returned, in order."""
         reader = self._readers[name]

@@ -7,7 +7,7 @@ import pytest
 
 from roost import Closed, FileChannel, Invalid
 from roost.channel.sender import Sender
-from roost.segments.file import Windows
+from roost.segments.windows import Windows
 from roost.types import Durability
 from tests.unit.channel import bydocument
 

@@ -23,8 +23,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from roost import Closed, Corrupt, FileChannel, Invalid, NoRoom, Unavailable, Unknown
 from roost.channel.receiver import Receiver
-from roost.segments.file import Windows
 from roost.segments.kernel import frame
+from roost.segments.windows import Windows
 from roost.sim.disk import SimDisk
 from roost.sim.drive import PowerLoss
 from roost.sim.faults import DiskFaults, Keep

@@ -19,8 +19,8 @@ from roost.channel.async_receiver import AsyncReceiver
 from roost.channel.channel import FileChannel
 from roost.channel.sender import AsyncSender
 from roost.errors import Closed, Corrupt, NoRoom, RoostError, Trimmed, Unavailable, Unknown
-from roost.segments.file import Windows
 from roost.segments.format import FRAME_BYTES, HEADER_BYTES, decode_header, parse_name
+from roost.segments.windows import Windows
 from roost.sim.checkers import Book, Violation
 from roost.sim.disk import SimDisk
 from roost.sim.faults import DiskFaults
@@ -316,7 +316,9 @@ class Story:
                 self.book.skipped(rx.name, rx.skip_corrupt(), position=position)
                 return []
             # What was never durable may be forgotten under a reader's hands.
-        except (Unknown, Unavailable):
+        except Unknown:
+            self.book.in_doubt(rx.name)
+        except Unavailable:
             await asyncio.sleep(0.01)
         return None
 
