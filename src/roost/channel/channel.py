@@ -30,7 +30,7 @@ from roost.channel.stat import ChannelStat, ReceiverStat, channel_stat, receiver
 from roost.errors import Invalid, NoRoom, NotFound, RoostError, Unavailable
 from roost.host.clock import Clock
 from roost.host.disk import Disk, Held, Lock
-from roost.host.metrics import ChannelMetrics
+from roost.host.metrics import ChannelMetrics, Sample, collect
 from roost.host.posix import PosixDisk
 from roost.host.system import SystemClock, ThreadTasks, this_process
 from roost.host.tasks import Tasks
@@ -142,7 +142,7 @@ class FileChannel(Generic[T]):
                 ),
                 tasks=tasks if tasks is not None else ThreadTasks(),
                 clock=clock if clock is not None else SystemClock(),
-                metrics=ChannelMetrics(),
+                metrics=ChannelMetrics(salvaged_bytes=_salvaged(recovered)),
             )
         except BaseException:
             self._lock.release()
@@ -231,6 +231,13 @@ class FileChannel(Generic[T]):
         """Tell how the channel stands."""
         return channel_stat(self._machine)
 
+    def metrics(self) -> list[Sample]:
+        """Read the counters since opening; `render_prometheus` in `roost.host.metrics` writes them.
+
+        What is sent and received is not counted by messages: that would cost more than sending.
+        """
+        return list(collect(self._machine.metrics(), channel=str(self._path)))
+
     def sync(self) -> None:
         """Make everything sent and every position so far durable, whatever the mode."""
         self._machine.sync()
@@ -275,6 +282,10 @@ def _check(
         )
     if not isinstance(interval_s, int | float) or not 0 < interval_s <= INTERVAL_S_MAX:
         raise Invalid(f"interval_s={interval_s!r}: more than 0 and at most {INTERVAL_S_MAX}")
+
+
+def _salvaged(recovered: Recovered) -> int:
+    return sum(finding.size for finding in recovered.findings if finding.kind == "torn")
 
 
 def _method(compression: str | None, recovered: Recovered, path: Path) -> Method | None:

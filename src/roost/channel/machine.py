@@ -52,7 +52,7 @@ class Machine:
         self.clock: Final = clock
         self.settings: Final = settings
         self.findings: Final = recovered.findings
-        self.standing: Final = Standing(folder, failed=self._on_failure)
+        self.standing: Final = Standing(folder, failed=self._on_failure, metrics=metrics)
         self.ends: Final = Ends()
         self.ends.written = self.ends.visible = recovered.written
         assert recovered.positions.channel is not None, "recovery writes the channel's slot"
@@ -60,7 +60,7 @@ class Machine:
         self._positions: Final = recovered.positions
         self._closing: Final = RLock()
         self._syncing = 0
-        self._metrics: Final = metrics
+        self._begun: Final = recovered.written
         self.arrivals: Final = Waiters(lambda: self.ends.visible)
         self.durables: Final = Waiters(lambda: self.sends.group.durable)
         self.catalogue: Final = _catalogue(disk, folder, recovered, settings)
@@ -85,7 +85,6 @@ class Machine:
             method=self.settings.method,
             durable=lambda: self.sends.group.durable,
             needed=self._needed,
-            metrics=self._metrics,
         )
 
     def _new_readings(self) -> Readings:
@@ -175,6 +174,7 @@ class Machine:
 
     def settled(self, durable: int) -> None:
         """Note that everything before `durable` is durable, and let receivers have it."""
+        self.standing.metrics.syncs += 1
         self.tail.settled(durable)
         try:
             self._bound.store(durable)
@@ -187,6 +187,11 @@ class Machine:
             self.readings.marks.request_within(BOUND_DELAY_S)
         if self.settings.method is not None and len(self.catalogue.segments) > 1:
             self.upkeep.look()
+
+    def metrics(self) -> ChannelMetrics:
+        """Give the counters, the one that is not kept while sending brought up to date."""
+        self.standing.metrics.sent_bytes = self.ends.written - self._begun
+        return self.standing.metrics
 
     def sync(self) -> None:
         """Make everything sent and every position stored so far durable, in any mode."""
@@ -208,7 +213,7 @@ class Machine:
     def _sealed(self, segment: Segment, growing: Segment) -> None:
         self.catalogue.sealed(segment, growing)
         self.readings.sealed(segment)
-        self._metrics.rolls += 1
+        self.standing.metrics.rolls += 1
         if not self.settings.fsync:
             self.sends.request_locked()
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from roost.errors import Closed, Unavailable, Unknown
+from roost.errors import Closed, Corrupt, Unavailable, Unknown
+from roost.host.metrics import ChannelMetrics
 
 AGAIN: Final = "Close the channel, open it again, and look at what is there."
 
@@ -21,9 +22,12 @@ class Standing:
     Methods are called with the lock held, but for `fail` and the checks of those who wait.
     """
 
-    def __init__(self, folder: Path, *, failed: Callable[[], None]) -> None:
+    def __init__(
+        self, folder: Path, *, failed: Callable[[], None], metrics: ChannelMetrics
+    ) -> None:
         self.lock: Final = Lock()
         self.folder: Final = folder
+        self.metrics: Final = metrics
         self.failure = ""
         self.closed = False
         self._failed: Final = failed
@@ -72,9 +76,12 @@ class Standing:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Say that a read failed; nothing was moved by it."""
+        """Say that a read failed, and count damage; nothing was moved by either."""
         try:
             yield
+        except Corrupt:
+            self.metrics.corrupt_reads += 1
+            raise
         except OSError as error:
             raise Unavailable(
                 f"{self.folder} cannot be read now: {error}. No message was taken; try again."

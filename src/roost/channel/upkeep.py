@@ -14,7 +14,6 @@ from roost.channel.catalogue import Catalogue
 from roost.channel.positions import Positions
 from roost.channel.standing import Standing
 from roost.host.disk import Disk, File
-from roost.host.metrics import ChannelMetrics
 from roost.host.tasks import Worker
 from roost.segments.compress import BadStream, Method, compressor, method_byte
 from roost.segments.file import Segment, decompressed, pieces
@@ -36,7 +35,6 @@ class Upkeep:
         method: Method | None,
         durable: Callable[[], int],
         needed: Callable[[], int | None],
-        metrics: ChannelMetrics,
     ) -> None:
         self._disk: Final = disk
         self._folder: Final = standing.folder
@@ -48,7 +46,7 @@ class Upkeep:
         self._durable: Final = durable
         self._needed: Final = needed
         self._failed: Final = standing.fail
-        self._metrics: Final = metrics
+        self._metrics: Final = standing.metrics
         self.trouble = ""
         self._asked = False
         self._stopped = False

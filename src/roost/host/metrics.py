@@ -1,6 +1,6 @@
 """What Roost counts, under which names, and how it is shown.
 
-A group of metrics is an object with plain integer attributes: counting is `metrics.sends += 1`, and
+A group of metrics is an object with plain integer attributes: counting is `metrics.syncs += 1`, and
 nothing else happens until somebody looks. `collect` turns a group into samples, `render_prometheus`
 turns samples into the text that Prometheus and its like read. Every name and its meaning stands in
 this file; all are counters since the object was made. Two threads that count at once may lose one:
@@ -20,10 +20,7 @@ class ChannelMetrics:
 
     prefix: ClassVar[str] = "channel"
 
-    sends: Annotated[int, "messages sent"] = 0
-    sent_bytes: Annotated[int, "bytes of the messages sent, without their frames"] = 0
-    receives: Annotated[int, "messages handed to receivers"] = 0
-    acks: Annotated[int, "messages acknowledged by receivers"] = 0
+    sent_bytes: Annotated[int, "bytes of messages sent, with the 8 of each frame"] = 0
     syncs: Annotated[int, "syncs that made sent messages durable"] = 0
     rolls: Annotated[int, "segments begun because the one before was full"] = 0
     compressed_segments: Annotated[int, "sealed segments that were compressed"] = 0

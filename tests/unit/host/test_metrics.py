@@ -8,12 +8,12 @@ from roost.host.metrics import ChannelMetrics, Sample, collect, render_prometheu
 def test_a_group_begins_at_zero_and_counts_like_any_integer() -> None:
     metrics = ChannelMetrics()
 
-    metrics.sends += 1
-    metrics.sends += 1
+    metrics.syncs += 1
+    metrics.syncs += 1
     metrics.sent_bytes += 100
 
     figures = {sample.name: sample.value for sample in collect(metrics)}
-    assert figures.pop("channel_sends") == 2
+    assert figures.pop("channel_syncs") == 2
     assert figures.pop("channel_sent_bytes") == 100
     assert set(figures.values()) == {0}
 
@@ -29,16 +29,16 @@ def test_every_metric_says_what_it_means() -> None:
 
 
 def test_samples_of_one_name_stand_together_under_one_heading() -> None:
-    one, other = ChannelMetrics(sends=1), ChannelMetrics(sends=2)
+    one, other = ChannelMetrics(syncs=1), ChannelMetrics(syncs=2)
     samples = [*collect(one, channel="one"), *collect(other, channel="other")]
 
-    text = render_prometheus(sample for sample in samples if sample.name == "channel_sends")
+    text = render_prometheus(sample for sample in samples if sample.name == "channel_syncs")
 
     assert text == (
-        "# HELP roost_channel_sends_total messages sent\n"
-        "# TYPE roost_channel_sends_total counter\n"
-        'roost_channel_sends_total{channel="one"} 1\n'
-        'roost_channel_sends_total{channel="other"} 2\n'
+        "# HELP roost_channel_syncs_total syncs that made sent messages durable\n"
+        "# TYPE roost_channel_syncs_total counter\n"
+        'roost_channel_syncs_total{channel="one"} 1\n'
+        'roost_channel_syncs_total{channel="other"} 2\n'
     )
 
 
