@@ -58,7 +58,7 @@ def test_what_would_end_a_label_or_a_line_is_escaped() -> None:
 
 
 def test_a_sample_without_labels_has_no_braces() -> None:
-    assert "roost_channel_acks_total 0\n" in render_prometheus(collect(ChannelMetrics()))
+    assert "roost_channel_rolls_total 0\n" in render_prometheus(collect(ChannelMetrics()))
 
 
 def test_nothing_renders_as_nothing() -> None:
