@@ -36,6 +36,7 @@ class Folder:
         self.path: Final = path
         self._disk: Final = disk
         self._known: Final[dict[str, Segment]] = {}
+        self._first: int | None = None
 
     def look(self) -> Listing:
         """List the segments as they are now."""
@@ -51,19 +52,35 @@ class Folder:
         there = {name: found for name, found in parsed.items() if found and not found.making}
         for name in self._known.keys() - there.keys():
             del self._known[name]
-        numbers = sorted({found.segment for found in there.values()})
+        listed = {found.segment for found in there.values()}
+        last = max(listed, default=0)
         segments: list[Segment] = []
         findings: list[Finding] = []
-        for number in numbers:
+        for number in self._candidates(listed):
             try:
                 segments.append(self._segment(number))
             except FileNotFoundError:
-                return None
+                if number in listed:
+                    return None
             except _BadHeader as error:
-                unborn = number == numbers[-1] and error.size <= HEADER_BYTES
-                if not unborn:
+                if number < last or error.size > HEADER_BYTES:
                     findings.append(error.finding(self.path))
+        self._first = segments[0].number if segments else None
         return Listing(segments=_ended(in_order(segments, self.path)), findings=findings)
+
+    def _candidates(self, listed: set[int]) -> list[int]:
+        """Add the numbers that may be there and not be listed.
+
+        The system lists names one by one: one that is renamed meanwhile may be missing under both
+        its names. So a segment that is compressed just now would seem to be gone.
+        """
+        if not listed:
+            return []
+        first = max(0, min(listed) - 1)
+        if self._first is not None:
+            first = min(first, self._first)
+        numbers = range(first, max(listed) + 1)
+        return [*numbers] if len(numbers) <= len(listed) + LOOKS_MAX else sorted(listed)
 
     def _names(self) -> list[str]:
         try:
@@ -72,20 +89,17 @@ class Folder:
             raise NotFound(f"there is no channel in {self.path}") from error
 
     def _segment(self, number: int) -> Segment:
-        """Find a segment in whichever form is there.
-
-        It is missing in both if the second form took the first one's place between the two looks:
-        then, as when it was collected, everything is listed again.
-        """
+        """Find a segment in whichever form is there: the second may take the first one's place."""
+        packed, plain = packed_name(number), plain_name(number)
         bad: _BadHeader | None = None
-        for name in (packed_name(number), plain_name(number)):
+        for name in (packed, plain, packed):
             try:
                 return self._read(name, number)
             except FileNotFoundError:
                 continue
             except _BadHeader as error:
                 bad = error
-        raise bad if bad is not None else FileNotFoundError(plain_name(number))
+        raise bad if bad is not None else FileNotFoundError(plain)
 
     def _read(self, name: str, number: int) -> Segment:
         known = self._known.get(name)

@@ -174,6 +174,24 @@ def test_what_is_collected_during_the_look_is_not_missed(
     assert payloads(everything(seen)) == [b"03"]
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_segment_that_the_system_does_not_list_while_it_is_renamed_is_found(
+    owner: FileChannel[bytes], folder: Path, number: int
+) -> None:
+    send(owner, 1, 2, 3, 4, 5)
+    hidden = folder / f"segment.{number}"
+
+    def watch(operation: str, _: Path) -> None:
+        if operation == "names":
+            hidden.rename(folder / "elsewhere")
+        elif (folder / "elsewhere").exists():
+            (folder / "elsewhere").rename(hidden)
+
+    seen = view(folder, WatchedDisk(watch, guarded=False))
+
+    assert payloads(everything(seen)) == [b"01", b"02", b"03", b"04", b"05"]
+
+
 def test_messages_that_were_collected_are_said_to_be_trimmed(
     owner: FileChannel[bytes], folder: Path
 ) -> None:
