@@ -87,7 +87,7 @@ class AsyncReceiver(Generic[T]):
         elif taken.payloads:
             self._readings.after_receive()
         messages = self._handle.received(taken)
-        if taken.kept:
+        if taken.deliveries:
             self._handle.arrived(taken)
         return messages
 

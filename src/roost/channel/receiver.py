@@ -108,7 +108,7 @@ class Receiver(Generic[T]):
         elif taken.payloads:
             self._readings.after_receive()
         messages = self._handle.received(taken)
-        if taken.kept:
+        if taken.deliveries:
             self._handle.arrived(taken)
         return messages
 

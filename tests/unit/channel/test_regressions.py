@@ -118,6 +118,29 @@ def test_what_is_sent_behind_damage_is_never_taken_for_a_part_of_it(disk: SimDis
         assert receiver.recv_many(10) == [b"whole", b"new"]
 
 
+def test_what_was_received_as_objects_is_collected_where_no_fsync_is_waited_for(
+    disk: SimDisk,
+) -> None:
+    clock = SteppedClock()
+    tasks = SteppedTasks(clock)
+    with FileChannel(
+        FOLDER,
+        codec="str",
+        durability="os",
+        segment_bytes=1,
+        disk=disk,
+        clock=clock,
+        tasks=tasks,
+    ) as channel:
+        channel.tx().send("one")
+        channel.tx().send("two")
+        assert channel.rx().recv_many(10) == ["one", "two"]
+        for worker in tasks.names():
+            tasks.finish(worker)
+
+        assert "segment.0" not in disk.names(FOLDER)
+
+
 @pytest.mark.parametrize("number", ["id", "sequence", "position"])
 def test_a_slot_whose_number_leaves_no_room_for_the_next_one_does_not_count(number: str) -> None:
     mark = Mark(slot=1, kind=Kind.RECEIVER, name="r", id=1, sequence=2, position=3)
