@@ -248,6 +248,12 @@ def test_a_window_of_nothing_is_empty(file: File) -> None:
     assert window is None or bytes(window) == b""
 
 
+def test_there_is_no_window_beyond_the_end_of_the_file(file: File) -> None:
+    file.allocate(PAGE)
+
+    assert file.map(0, PAGE + 1, writable=False) is None
+
+
 def test_a_sync_changes_nothing_that_is_seen(disk: Disk, root: Path, file: File) -> None:
     file.write_at(0, b"abc")
 

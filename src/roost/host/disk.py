@@ -41,7 +41,7 @@ class File(Protocol):
         """
 
     def map(self, offset: int, size: int, *, writable: bool) -> memoryview | None:
-        """Map a range that lies within the file, or answer None where mapping is not safe.
+        """Map a range, or answer None where mapping is not safe or the file ends before the range.
 
         The window lives as long as something refers to it. `offset` is a multiple of 4096. What
         is stored into must have been allocated (or written) before it is mapped.

@@ -214,8 +214,8 @@ class _PosixFile:
         self._reserved_before = size
 
     def map(self, offset: int, size: int, *, writable: bool) -> memoryview | None:
-        """Map a range that lies within the file, or answer None where mapping is not safe."""
-        if offset + size > self.size():  # somebody else has just cut it off
+        """Map a range; None where mapping is not safe, or the file ends before the range does."""
+        if offset + size > self.size():  # somebody else may just have cut it
             return None
         if self._why_unmapped is None:
             # A file stays on the file system that it was opened on.

@@ -252,11 +252,11 @@ class _SimFile:
         self._drive.end()
 
     def map(self, offset: int, size: int, *, writable: bool) -> memoryview | None:
-        """Map a range that lies within the file, or answer None where mapping is not safe."""
+        """Map a range; None where mapping is not safe, or the file ends before the range does."""
         code = self._begin("map", detail=f" {offset}+{size}")
         if code:
             raise failure(code, self._name)
-        if self._drive.faults.mapping:
+        if self._drive.faults.mapping or offset + size > self._inode.size:
             return None
         if writable and not self._writable:
             raise failure(errno.EACCES, self._name)

@@ -144,16 +144,6 @@ def test_a_file_system_without_files_of_its_own_is_not_mapped(disk: Disk) -> Non
     assert "proc is not known to be safe" in disk.mapping(Path("/proc/self"))
 
 
-def test_a_window_is_refused_where_it_would_reach_beyond_the_file(
-    disk: Disk, tmp_path: Path
-) -> None:
-    file = disk.open(tmp_path / "file", create=True)
-    file.allocate(PAGE)
-
-    with pytest.raises(AssertionError, match="within the file"):
-        file.map(0, PAGE + 1, writable=False)
-
-
 def test_allocated_space_is_taken_from_the_disk(disk: Disk, tmp_path: Path) -> None:
     file = disk.open(tmp_path / "file", create=True)
 
