@@ -113,25 +113,23 @@ class Book:
         reader = self._readers[name]
         reader.on_the_way, reader.asked = reader.on_the_way + reader.asked, 0
 
-    def received(self, name: str, payloads: list[bytes]) -> None:
-        """Note what a receive returned, in order."""
+    def received(self, name: str, payloads: list[bytes], *, position: int) -> None:
+        """Note what a receive returned, in order; before it the receiver stood at `position`."""
         reader = self._readers[name]
+        self._go_on(reader, position)
         for payload in payloads:
-            self._received(reader, payload)
+            self.delivered += 1
+            self._place(payload, reader.next, f"receiver {reader.name} at {reader.next}")
+            reader.next += FRAME_BYTES + len(payload)
         reader.asked = 0
         if reader.auto_ack:
             reader.done_upto = reader.sure_upto = reader.next
 
-    def _received(self, reader: Reader, payload: bytes) -> None:
-        self.delivered += 1
-        known = self._placed.get(payload)
-        if reader.fresh and known is not None:
-            self._check_restart(reader, known)
-            reader.next = known
-            reader.on_the_way = 0
-        reader.fresh = False
-        self._place(payload, reader.next, f"receiver {reader.name} at {reader.next}")
-        reader.next += FRAME_BYTES + len(payload)
+    def _go_on(self, reader: Reader, position: int) -> None:
+        """Take a receiver that was opened anew from where it stands."""
+        if reader.fresh:
+            self._check_restart(reader, position)
+            reader.next, reader.fresh, reader.on_the_way = position, False, 0
 
     def _check_restart(self, reader: Reader, position: int) -> None:
         """Check where a receiver goes on after its handle was closed or the process ended."""
@@ -175,9 +173,7 @@ class Book:
     def skipped(self, name: str, size: int, *, position: int) -> None:
         """Note that a receiver, then at `position`, was moved over damage."""
         reader = self._readers[name]
-        if reader.fresh:
-            self._check_restart(reader, position)
-            reader.next, reader.fresh, reader.on_the_way = position, False, 0
+        self._go_on(reader, position)
         if size and not self._passed_over(reader.next, reader.next + size):
             raise Violation(
                 f"corruption is never served: receiver {reader.name} passed over {reader.next} to "

@@ -325,13 +325,14 @@ class Story:
     async def _receive_once(self, rx: AsyncReceiver[bytes], rng: Random) -> list[bytes]:
         count = rng.choice([1, 1, 5, 50])
         self.book.asked(rx.name, count)
+        position = rx.position
         hasty = rng.random() < self.plan.cancels and not self._heal
         timeout = 0.0005 if hasty else 0.03
         if rng.random() < 0.5:
             payloads = [await rx.recv(timeout)]
         else:
             payloads = await rx.recv_many(count, timeout)
-        self.book.received(rx.name, payloads)
+        self.book.received(rx.name, payloads, position=position)
         return payloads
 
     async def _acknowledge(
