@@ -213,9 +213,10 @@ def test_an_unfinished_file_is_removed_and_nothing_is_appended_to_it(tmp_path: P
         (tmp_path / name).write_bytes(b"garbage of a crash")
 
     with FileChannel(tmp_path, segment_bytes=1, compression="snappy", disk=quick()) as channel:
+        channel.rx("holder").close()  # or what was read would be collected
         channel.tx().send(b"two")
         channel.tx().send(b"three")
         assert read_all(channel).messages == [b"one", b"two", b"three"]
 
     assert not list(tmp_path.glob("*.ing"))
-    assert bydocument.read_messages(tmp_path)[-3:] == [b"one", b"two", b"three"][-3:]
+    assert bydocument.read_messages(tmp_path) == [b"one", b"two", b"three"]
