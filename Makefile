@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo check test bench sim power clean
+.PHONY: help venv demo check test bench sim power fuzz clean
 
 UV_VERSION := 0.13.8
 BIN := .venv/bin
@@ -21,6 +21,8 @@ SEED ?= 0
 SEEDS ?= 1000
 SEEDS_TEST := 1000
 JOBS ?= $(shell nproc)
+TARGET ?= $$($(BIN)/python -m tests.fuzz 2>/dev/null)
+SECONDS ?= 60
 
 # What `check` and `test` have in common, quickest first.
 define HABITS
@@ -76,10 +78,14 @@ sim: $(SYNCED)  ## play seeds of the simulator: SCENARIO=echo SEED=0 SEEDS=1000 
 power: $(SYNCED)  ## plant bugs one by one, and see the simulator catch each
 	@$(BIN)/python -m tests.power.hunt
 
+fuzz: $(SYNCED)  ## look for bytes that break a promise: TARGET=plain_segment SECONDS=60
+	@for name in $(TARGET); do \
+		$(BIN)/python -m tests.fuzz $$name -max_total_time=$(SECONDS) || exit 1; done
+
 bench: $(SYNCED)  ## measure one subject: make bench NAME=channel, QUICK=1 for a short run
 	$(BIN)/python -m bench $(NAME) $(if $(QUICK),--quick)
 
 clean:  ## remove everything that make has made, the environments too
 	rm -rf .venv .venv-boot build dist src/*.egg-info src/roost/*/*.so src/roost/segments/_kernel.c
-	rm -rf .coverage* .fuzz .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
