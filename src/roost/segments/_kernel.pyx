@@ -76,18 +76,33 @@ cdef int borrow(Py_buffer *seen, object view, int flags) except -1:
     return 0
 
 
-cdef int replace(Py_buffer *held, Py_buffer fresh) except -1:
-    """Hold `fresh` before letting go of the old one, which may unmap it."""
-    cdef Py_buffer old = held[0]
-    held[0] = fresh
+# A range of positions in foreign memory.
+cdef struct Window:
+    Py_buffer view
+    uint64_t begin
+
+
+cdef int open_at(Window *held, object view, uint64_t begin, int flags) except -1:
+    """Look through `view` from now on; the position `begin` is its first byte."""
+    cdef Py_buffer fresh
+    cdef Py_buffer old
+    borrow(&fresh, view, flags)
+    if <uint64_t>fresh.len > UINT64_MAX - begin:
+        PyBuffer_Release(&fresh)
+        raise OverflowError("the window's end is no position: positions have 64 bits")
+    old = held.view
+    held.view = fresh
+    held.begin = begin
+    # Last: it may unmap the old one, and that lets other threads look through the new one.
     PyBuffer_Release(&old)
     return 0
 
 
 cdef int drop(Py_buffer *held) except -1:
-    cdef Py_buffer nothing
-    memset(&nothing, 0, sizeof(nothing))
-    return replace(held, nothing)
+    cdef Py_buffer old = held[0]
+    memset(held, 0, sizeof(old))
+    PyBuffer_Release(&old)
+    return 0
 
 
 cdef inline uint8_t *payload_of(object payload):
@@ -160,43 +175,36 @@ cdef class Appender:
 
     cdef Ends _ends
     cdef bint _publish
-    cdef Py_buffer _window
-    cdef uint64_t _begin
+    cdef Window _window
 
     def __cinit__(self, Ends ends not None, *, bint publish):
         self._ends = ends
         self._publish = publish
 
     def __dealloc__(self):
-        drop(&self._window)
+        drop(&self._window.view)
 
     def open_window(self, view, uint64_t begin):
         """Store into `view` from now on; the position `begin` is its first byte."""
-        cdef Py_buffer fresh
-        borrow(&fresh, view, PyBUF_WRITABLE)
-        if <uint64_t>fresh.len > UINT64_MAX - begin:
-            PyBuffer_Release(&fresh)
-            raise OverflowError("the window's end is no position: positions have 64 bits")
-        replace(&self._window, fresh)
-        self._begin = begin
+        open_at(&self._window, view, begin, PyBUF_WRITABLE)
 
     def close_window(self):
         """Let go of the window; without one `append` answers -1."""
-        drop(&self._window)
+        drop(&self._window.view)
 
     def append(self, payload):
         """Store one frame and answer its position, or -1 where the slow path must decide."""
         cdef uint64_t at = self._ends.written
-        cdef uint64_t offset = at - self._begin
-        cdef uint64_t room = self._window.len
+        cdef uint64_t offset = at - self._window.begin
+        cdef uint64_t room = self._window.view.len
         cdef uint64_t size
-        if not PyBytes_CheckExact(payload) or at < self._begin or offset > room:
+        if not PyBytes_CheckExact(payload) or at < self._window.begin or offset > room:
             return -1
         room -= offset
         size = PyBytes_GET_SIZE(payload)
         if size == 0 or size > UINT32_MAX or room < FRAME_HEADER or size > room - FRAME_HEADER:
             return -1
-        if frame_store(<uint8_t *>self._window.buf + offset, payload_of(payload), size) < 0:
+        if frame_store(<uint8_t *>self._window.view.buf + offset, payload_of(payload), size) < 0:
             fault("write")
         self._ends.written = at + FRAME_HEADER + size
         if self._publish:
@@ -258,8 +266,7 @@ cdef class Cursor:
     cdef Ends _ends
     cdef readonly uint64_t position
     cdef public Slot slot
-    cdef Py_buffer _window
-    cdef uint64_t _begin
+    cdef Window _window
 
     def __cinit__(self, Ends ends not None, *, uint64_t position, Slot slot):
         self._ends = ends
@@ -267,7 +274,7 @@ cdef class Cursor:
         self.slot = slot
 
     def __dealloc__(self):
-        drop(&self._window)
+        drop(&self._window.view)
 
     def seek(self, uint64_t position):
         """Go on from `position`; the slot is not written."""
@@ -275,17 +282,11 @@ cdef class Cursor:
 
     def open_window(self, view, uint64_t begin):
         """Read from `view` from now on; the position `begin` is its first byte."""
-        cdef Py_buffer fresh
-        borrow(&fresh, view, PyBUF_SIMPLE)
-        if <uint64_t>fresh.len > UINT64_MAX - begin:
-            PyBuffer_Release(&fresh)
-            raise OverflowError("the window's end is no position: positions have 64 bits")
-        replace(&self._window, fresh)
-        self._begin = begin
+        open_at(&self._window, view, begin, PyBUF_SIMPLE)
 
     def close_window(self):
         """Let go of the window; without one there is nothing to read."""
-        drop(&self._window)
+        drop(&self._window.view)
 
     def next(self):
         """Give the message at the position and move behind it; None where there is no whole one."""
@@ -320,15 +321,15 @@ cdef class Cursor:
 
     cdef inline object load(self, uint64_t *at, uint64_t size_max):
         """Give the message at `at`, and move `at` behind it."""
-        cdef uint64_t offset = at[0] - self._begin
-        cdef uint64_t room = self._window.len
+        cdef uint64_t offset = at[0] - self._window.begin
+        cdef uint64_t room = self._window.view.len
         cdef PyObject *copy = NULL
         cdef object payload
         cdef int found
-        if at[0] < self._begin or offset > room or at[0] > self._ends.visible:
+        if at[0] < self._window.begin or offset > room or at[0] > self._ends.visible:
             return None
         room = min(room - offset, self._ends.visible - at[0])
-        found = frame_load(<const uint8_t *>self._window.buf + offset, room, size_max, &copy)
+        found = frame_load(<const uint8_t *>self._window.view.buf + offset, room, size_max, &copy)
         if found == 0:
             return None
         if found < 0:

@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 
-from tests.unit.segments.kernels import cursor, framed, implementations, slot, slot_copy
+from roost.segments import _kernel
+from tests.unit.segments.kernels import (
+    appender,
+    cursor,
+    framed,
+    implementations,
+    slot,
+    slot_copy,
+)
 
 THREADS = 4
 EACH = 400
@@ -97,6 +105,43 @@ def test_what_many_threads_append_is_stored_once_each_where_it_was_said(made: Mo
 
     assert len(told) == THREADS * EACH
     assert tail.stored() == framed(*(told[at] for at in sorted(told)))
+
+
+class Unmapped(bytearray):
+    """A window whose end lets others run, as the end of a mapped one does."""
+
+    def __init__(self, size: int, others: Callable[[], object]) -> None:
+        super().__init__(size)
+        self._others = others
+
+    def __del__(self) -> None:
+        self._others()
+
+
+def test_nothing_is_stored_astray_while_the_window_before_is_unmapped() -> None:
+    # The twin holds its lock meanwhile. The new window is the larger one, so that there is room
+    # where a frame would stand if its place were counted from the begin of the old one.
+    writer, ends = appender(_kernel, Unmapped(20, lambda: writer.append(b"meanwhile")))
+    writer.append(b"before")
+    fresh = bytearray(100)
+
+    writer.open_window(memoryview(fresh), ends.written)
+
+    assert fresh.startswith(framed(b"meanwhile"))
+
+
+def test_nothing_is_read_astray_while_the_window_before_is_unmapped() -> None:
+    got: list[bytes | None] = []
+    whole = framed(b"first", b"second", b"third")
+    window = Unmapped(0, lambda: got.append(reader.next()))
+    window += whole
+    reader = cursor(_kernel, window)
+    reader.next()
+    del window
+
+    reader.open_window(whole[len(framed(b"first")) :], len(framed(b"first")))
+
+    assert got == [b"second"]
 
 
 @implementations
