@@ -9,18 +9,14 @@ there is never another: the system has forgotten which pages it could not write.
 class SyncGroup:
     """One file's, or one chain of files', writes and syncs, as a count that only grows."""
 
-    __slots__ = ("_broken", "_durable", "_in_flight", "busy")
+    __slots__ = ("_broken", "_in_flight", "busy", "durable")
 
     def __init__(self, *, durable: int) -> None:
         self.busy = False
         self._broken = False
-        self._durable = durable
-        self._in_flight: int | None = None
-
-    @property
-    def durable(self) -> int:
+        self.durable = durable
         """Everything before this is durable."""
-        return self._durable
+        self._in_flight: int | None = None
 
     def claim(self) -> bool:
         """Become the one who syncs; False if somebody is, or a sync has failed."""
@@ -33,14 +29,14 @@ class SyncGroup:
         """Note what was written when the sync begins: the next `done` is about just that."""
         assert self.busy, "a sync without a claim"
         assert self._in_flight is None, "two syncs in flight"
-        assert written >= self._durable, "what was durable is gone"
+        assert written >= self.durable, "what was durable is gone"
         self._in_flight = written
 
     def done(self) -> int:
         """Note that the sync succeeded, and say what is durable now."""
         assert self._in_flight is not None, "a sync ended that never began"
-        self._durable, self._in_flight = self._in_flight, None
-        return self._durable
+        self.durable, self._in_flight = self._in_flight, None
+        return self.durable
 
     def fail(self) -> None:
         """Note that the sync failed: nothing becomes durable any more."""
@@ -59,4 +55,4 @@ class SyncGroup:
 
     def end(self, durable: int) -> None:
         """Note that everything was synced, at the end, by somebody who syncs alone."""
-        self._durable = durable
+        self.durable = durable

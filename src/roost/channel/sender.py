@@ -144,18 +144,19 @@ def _framed(machine: Machine, encode: Any, messages: Iterable[Any]) -> bytes:
 
 
 async def _durable(machine: Machine, begin: int, upto: int) -> None:
-    data = machine.sends
+    data, durables = machine.sends, machine.durables
     while data.group.durable < upto:
-        machine.standing.check_settling("what was sent")
+        future = durables.join(upto)
         if not data.group.busy:
             data.request()
-        future = machine.durables.join(upto)
         try:
             await future
         except asyncio.CancelledError as error:
-            machine.durables.leave(upto, future)
+            durables.leave(upto, future)
             error.add_note(f"the message at position {begin} may or may not become durable")
             raise
+        if data.group.durable < upto:
+            machine.standing.check_settling("what was sent")
 
 
 async def _roll(machine: Machine) -> None:

@@ -66,10 +66,9 @@ class Waiters:
     def join(self, upto: int, *, turn: int | None = None) -> "asyncio.Future[None]":
         """Give this task what it may await in place of `wait_async`, saving a coroutine."""
         future = asyncio.get_running_loop().create_future()
-        entry: _Entry = (upto, future)
-        self.queue.append(entry)
+        self.queue.append((upto, future))
         if self._come(upto, turn):
-            self._forget(entry)
+            self.leave(upto, future)
             future.set_result(None)
         return future
 
@@ -78,7 +77,7 @@ class Waiters:
         self._forget((upto, future))
 
     def _come(self, upto: int, turn: int | None) -> bool:
-        return self._over or turn not in (None, self.turn) or self._reached() >= upto
+        return self._reached() >= upto or self._over or turn not in (None, self.turn)
 
     def _forget(self, entry: _Entry) -> None:
         with self._guard:
@@ -108,10 +107,11 @@ class Waiters:
 
     def _take_out(self, upto: int) -> "list[asyncio.Future[None]]":
         """Line up the threads who wait for no more than that, and give the futures of the tasks."""
+        queue, future = self.queue, asyncio.Future
         futures: list[asyncio.Future[None]] = []
-        while self.queue and self.queue[0][0] <= upto:
-            _, waiter = self.queue.popleft()
-            if isinstance(waiter, asyncio.Future):
+        while queue and queue[0][0] <= upto:
+            waiter = queue.popleft()[1]
+            if isinstance(waiter, future):
                 futures.append(waiter)
             else:
                 self._rising.append(waiter)
