@@ -42,6 +42,7 @@ class Flusher:
         durable: int = 0,
         worker: Worker,
         wake: Callable[[], None],
+        rising: Callable[[], bool] = lambda: False,
     ) -> None:
         self.group: Final = SyncGroup(durable=durable)
         self.scheduled = False
@@ -52,6 +53,7 @@ class Flusher:
         self._worker: Final = worker
         self._failed: Final = standing.fail
         self._wake: Final = wake
+        self._rising: Final = rising
 
     def request(self) -> None:
         """See to it that what is written by now gets synced, by the worker."""
@@ -93,6 +95,15 @@ class Flusher:
         finally:
             self._here.release()
         return True
+
+    def sync_for_the_last(self) -> None:
+        """Do what `_more` has left to the last of those who were woken, in that thread."""
+        if self._rising() or self.group.busy:
+            return
+        with self._lock:
+            left = self._target.pending()[0] > self.group.durable
+        if left:
+            self.sync_here()
 
     def stop(self) -> None:
         """Begin no more syncs, and wait for the one that a sender may be doing.
@@ -136,8 +147,14 @@ class Flusher:
         self._wake()
 
     def _more(self) -> bool:
-        """Stop being the one who syncs, unless something was written since."""
+        """Stop being the one who syncs, unless something was written since.
+
+        While those who were just woken are still coming up, the first of them may have written
+        again: the last one syncs for all, in place of a sync for every few.
+        """
         with self._lock:
             self.group.release()
+            if self._rising():
+                return False
             # Released first: who writes after this look finds nobody syncing and claims it.
             return self._target.pending()[0] > self.group.durable and self.group.claim()

@@ -69,7 +69,12 @@ class Machine:
         )
         self._worker: Final = tasks.worker("roost-flush")
         self.sends: Final = Flusher(
-            self, self.standing, durable=recovered.written, worker=self._worker, wake=self._wake
+            self,
+            self.standing,
+            durable=recovered.written,
+            worker=self._worker,
+            wake=self._wake,
+            rising=lambda: self.durables.rising,
         )
         self.upkeep: Final = self._new_upkeep(disk, tasks)
         self.readings: Final = self._new_readings()
@@ -158,8 +163,11 @@ class Machine:
         """Block until everything before `upto` is durable."""
         while self.sends.group.durable < upto:
             self.standing.check_settling("what was sent")
-            if not self.sends.sync_here():
-                self.durables.wait(upto, None)
+            if self.durables.rising or not self.sends.sync_here():
+                try:
+                    self.durables.wait(upto, None)
+                finally:
+                    self.sends.sync_for_the_last()
 
     @property
     def incarnation(self) -> int:

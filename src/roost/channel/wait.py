@@ -5,9 +5,10 @@ who moves the position moves it first and wakes after. So no wake-up is lost, th
 side holds the channel's lock. Who wakes everybody, because something else than the position has
 changed, raises `turn`: a waiter that read it before it looked goes and looks again.
 
-Threads wake one another: whoever is woken first wakes the next, and then goes on. Were all of them
-woken at once, they would fight for the interpreter's lock: 64 senders that share their syncs get
-through 1.9 times as much this way, for half the processor time.
+Threads wake one another: whoever is woken wakes the next, and then goes on. Were all of them woken
+at once, they would fight for the interpreter's lock: 64 senders that share their syncs get through
+1.9 times as much this way, for half the processor time. Two are woken to begin with, so that one
+comes up while the other runs: a fifth more again.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from typing import Final
 
 _Entry = tuple[int, "threading.Lock | asyncio.Future[None]"]
 _ALL: Final = 1 << 64  # no position is so high
+_WOKEN_AT_ONCE: Final = 2
 
 
 class Waiters:
@@ -35,6 +37,11 @@ class Waiters:
         self._rising: Final[deque[threading.Lock]] = deque()
         self.turn = 0
         self._over = False
+
+    @property
+    def rising(self) -> bool:
+        """Whether threads that are to go on have not been woken yet: others will wake them."""
+        return bool(self._rising)
 
     def wait(self, upto: int, timeout_s: float | None, *, turn: int | None = None) -> bool:
         """Block this thread until `upto` is reached, all are woken, or the time is over."""
@@ -89,7 +96,7 @@ class Waiters:
         reached = self._reached()
         with self._guard:
             futures = self._take_out(reached)
-        self._wake_next()
+        self._wake_first()
         _resolve_all(futures)
 
     def finish(self) -> None:
@@ -102,7 +109,7 @@ class Waiters:
         with self._guard:
             self.turn += 1
             futures = self._take_out(_ALL)
-        self._wake_next()
+        self._wake_first()
         _resolve_all(futures)
 
     def _take_out(self, upto: int) -> "list[asyncio.Future[None]]":
@@ -116,6 +123,10 @@ class Waiters:
             else:
                 self._rising.append(waiter)
         return futures
+
+    def _wake_first(self) -> None:
+        for _ in range(_WOKEN_AT_ONCE):
+            self._wake_next()
 
     def _wake_next(self) -> None:
         if self._rising:

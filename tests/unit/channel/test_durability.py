@@ -8,7 +8,7 @@ from roost import FileChannel, Unavailable, Unknown
 from roost.types import Durability
 from tests.unit.channel import bydocument
 from tests.unit.channel.disks import BROKEN, Gate, WatchedDisk, every, refuse
-from tests.unit.channel.threads import WAIT_S, Running, until
+from tests.unit.channel.threads import WAIT_S, Running, together, until
 
 modes = pytest.mark.parametrize("mode", ["fsync", "interval", "os"])
 
@@ -107,6 +107,23 @@ def test_fsync_a_batch_takes_one_sync(tmp_path: Path) -> None:
         channel.tx().send_many([b"x"] * 1000)
 
         assert synced == ["segment.0"]
+
+
+def test_senders_that_leave_the_sync_to_the_last_one_woken_all_come_to_an_end(
+    tmp_path: Path,
+) -> None:
+    with FileChannel(tmp_path, durability="fsync") as channel:
+
+        def send() -> None:
+            tx = channel.tx()
+            for _ in range(20):
+                tx.send(b"message")
+
+        for _ in range(5):
+            together(*[send] * 12)
+
+        stat = channel.stat()
+        assert stat.durable == stat.tail == 5 * 12 * 20 * (8 + len(b"message"))
 
 
 def test_an_interrupted_send_leaves_nobody_else_waiting(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from threading import Lock
+from threading import Event, Lock
 
 import pytest
 
@@ -26,12 +26,16 @@ class Counter:
 
 
 class Watched(Counter):
-    """A counter at which something happens while the first waiter looks whether it has come."""
+    """A counter at which something happens while a waiter looks whether it has come."""
 
     def __init__(self, while_looking: Callable[[Counter], None]) -> None:
         super().__init__()
         self.waiters = Waiters(self._look)
         self._while_looking = [while_looking]
+
+    def at_next_look(self, while_looking: Callable[[Counter], None]) -> None:
+        """Let something happen to the next waiter, too."""
+        self._while_looking.append(while_looking)
 
     def _look(self) -> int:
         if self._while_looking:
@@ -121,21 +125,28 @@ def test_a_thread_that_finds_it_need_not_wait_still_wakes_the_next() -> None:
     assert behind[0].answer() is True
 
 
-def test_a_thread_that_gives_up_while_the_one_before_it_wakes_holds_nobody_back() -> None:
-    behind: list[Running] = []
+def test_a_thread_that_gives_up_while_those_before_it_wake_holds_nobody_back() -> None:
+    others: list[Running] = []
+    go_on = Event()
 
-    def while_looking(counter: Counter) -> None:
-        impatient = Running(lambda: counter.waiters.wait(1, 0.2))
-        until(lambda: len(counter.waiters.queue) == 2)
-        behind.append(Running(lambda: counter.waiters.wait(1, WAIT_S)))
-        until(lambda: len(counter.waiters.queue) == 3)
+    def wait_in_line(timeout_s: float) -> None:
+        others.append(Running(lambda: counter.waiters.wait(1, timeout_s)))
+        until(lambda: len(counter.waiters.queue) == 1 + len(others))
+
+    def while_looking(_: Counter) -> None:
+        counter.at_next_look(lambda _: until(go_on.is_set))
+        wait_in_line(WAIT_S)
+        wait_in_line(0.2)
+        wait_in_line(WAIT_S)
         counter.move()
-        assert impatient.answer() is False
+        assert others[1].answer() is False
+        go_on.set()
 
     counter = Watched(while_looking)
 
     assert counter.waiters.wait(1, None)
-    assert behind[0].answer() is True
+    assert others[0].answer() is True
+    assert others[2].answer() is True
 
 
 def test_a_task_whose_loop_is_gone_stops_nobody_else_from_being_woken() -> None:
