@@ -2,15 +2,20 @@
 
     RoostError
     ├─ Retryable   nothing was decided: ask again, perhaps elsewhere
+    │  ├─ Sealed       this ledger is closed for good; append to the one that follows it
+    │  ├─ Throttled    too much is under way; slow down
     │  ├─ NoRoom       the disk or a quota is full; it works again when there is room
     │  └─ Unavailable  this object failed or is held by another; reopen it, or wait
     ├─ Unknown     it may or may not have happened: reconcile by position
+    ├─ Fenced      a newer epoch owns this: stop, never retry
+    ├─ Conflict    the state is not what the request expected
     ├─ Invalid     the request can never work: which field, what is allowed
     ├─ Missing     it does not exist
     │  ├─ NotFound
     │  └─ Trimmed      it existed; `head` says where what is left begins
     ├─ Corrupt     stored bytes contradict their checksum: which file, which offset
-    └─ Closed      this object was closed
+    ├─ Closed      this object was closed
+    └─ Denied      not allowed, or not known
 
 A wait that runs out is the built-in `TimeoutError`. Each error says what happened, to what,
 and what to do, and carries the file, offset or position involved as attributes.
@@ -27,6 +32,19 @@ class Retryable(RoostError):
     """Nothing was decided; the same request may work later or elsewhere."""
 
 
+class Sealed(Retryable):
+    """The ledger is closed and `last` is its last entry; what follows it takes appends."""
+
+    def __init__(self, message: str, *, ledger: int, last: int) -> None:
+        super().__init__(message)
+        self.ledger: Final = ledger
+        self.last: Final = last
+
+
+class Throttled(Retryable):
+    """Too much is under way; the same request works once some of that is done."""
+
+
 class NoRoom(Retryable):
     """There is no space for it; nothing was written, and it works again when there is room."""
 
@@ -37,6 +55,19 @@ class Unavailable(Retryable):
 
 class Unknown(RoostError):
     """It may or may not have happened; look at the position before trying again."""
+
+
+class Fenced(RoostError):
+    """The ledger was fenced by `epoch`: whoever wrote to it before has to stop."""
+
+    def __init__(self, message: str, *, ledger: int, epoch: int) -> None:
+        super().__init__(message)
+        self.ledger: Final = ledger
+        self.epoch: Final = epoch
+
+
+class Conflict(RoostError):
+    """The state is not what the request expected; look at it before anything else."""
 
 
 class Invalid(RoostError):
@@ -70,3 +101,7 @@ class Corrupt(RoostError):
 
 class Closed(RoostError):
     """The object was closed before or during the call."""
+
+
+class Denied(RoostError):
+    """Whoever asks may not do that, or is not known."""
