@@ -17,8 +17,9 @@ import pytest
 
 from roost.errors import Invalid
 from roost.host.net import Address, AsyncioNet, Net
+from roost.host.seams import Seams
 from roost.sim.medium import NetFaults
-from roost.sim.world import Seams, World
+from roost.sim.world import World
 
 Program = Callable[[Net], Coroutine[Any, Any, None]]
 

@@ -25,13 +25,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Any, Self, TypeVar
 
-import msgspec
-
-from roost.host.clock import Clock
-from roost.host.disk import Disk
-from roost.host.net import Net
-from roost.host.random import Rng
-from roost.host.tasks import Tasks
+from roost.host.seams import Seams
 from roost.sim.clock import SimClock
 from roost.sim.disk import SimDisk
 from roost.sim.faults import DiskFaults, Keep
@@ -47,16 +41,6 @@ T = TypeVar("T")
 _HEALTHY = DiskFaults()
 # How coarsely the loop of a process looks at its timers; drawn for each life.
 TICKS_S = (0.0, 0.001, 0.001, 0.01)
-
-
-class Seams(msgspec.Struct, frozen=True):
-    """All that a process has of its machine."""
-
-    clock: Clock
-    disk: Disk
-    net: Net
-    rng: Rng
-    tasks: Tasks
 
 
 Main = Callable[[Seams], Coroutine[Any, Any, None]]

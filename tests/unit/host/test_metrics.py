@@ -2,7 +2,19 @@
 
 import re
 
-from roost.host.metrics import ChannelMetrics, Sample, collect, render_prometheus
+import pytest
+
+from roost.host.metrics import (
+    ChannelMetrics,
+    Group,
+    JournalMetrics,
+    NodeMetrics,
+    Sample,
+    collect,
+    render_prometheus,
+)
+
+each_group = pytest.mark.parametrize("group", [ChannelMetrics, JournalMetrics, NodeMetrics])
 
 
 def test_a_group_begins_at_zero_and_counts_like_any_integer() -> None:
@@ -18,14 +30,17 @@ def test_a_group_begins_at_zero_and_counts_like_any_integer() -> None:
     assert set(figures.values()) == {0}
 
 
-def test_a_group_takes_no_name_that_is_not_declared() -> None:
-    assert not hasattr(ChannelMetrics(), "__dict__")
+@each_group
+def test_a_group_takes_no_name_that_is_not_declared(group: type[Group]) -> None:
+    assert not hasattr(group(), "__dict__")
 
 
-def test_every_metric_says_what_it_means() -> None:
-    for sample in collect(ChannelMetrics()):
-        assert re.fullmatch(r"channel_[a-z_]+", sample.name)
+@each_group
+def test_every_metric_says_what_it_means(group: type[Group]) -> None:
+    for sample in collect(group()):
+        assert re.fullmatch(rf"{group.prefix}_[a-z_]+", sample.name)
         assert sample.meaning
+        assert sample.kind in ("counter", "gauge")
 
 
 def test_samples_of_one_name_stand_together_under_one_heading() -> None:
@@ -39,6 +54,24 @@ def test_samples_of_one_name_stand_together_under_one_heading() -> None:
         "# TYPE roost_channel_syncs_total counter\n"
         'roost_channel_syncs_total{channel="one"} 1\n'
         'roost_channel_syncs_total{channel="other"} 2\n'
+    )
+
+
+def test_a_level_is_a_gauge_and_has_no_total() -> None:
+    metrics = NodeMetrics(adds=3, ledgers=2)
+    metrics.ledgers -= 1
+
+    text = render_prometheus(
+        sample for sample in collect(metrics) if sample.name in ("node_adds", "node_ledgers")
+    )
+
+    assert text == (
+        "# HELP roost_node_adds_total entries that were stored\n"
+        "# TYPE roost_node_adds_total counter\n"
+        "roost_node_adds_total 3\n"
+        "# HELP roost_node_ledgers ledgers on this node\n"
+        "# TYPE roost_node_ledgers gauge\n"
+        "roost_node_ledgers 1\n"
     )
 
 

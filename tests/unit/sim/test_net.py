@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from roost.host.net import Address
+from roost.host.seams import Seams
 from roost.sim.medium import NetFaults
-from roost.sim.world import Host, Process, Seams, World
+from roost.sim.world import Host, Process, World
 
 SERVER = Address("server", 7)
 SEEDS = range(10)

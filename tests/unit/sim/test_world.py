@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from roost.host.seams import Seams
 from roost.sim.clock import SimClock
 from roost.sim.nemesis import LEFT_OUT, Nemesis, draw_net_faults
 from roost.sim.play import Options, play
 from roost.sim.scenarios import SCENARIOS
 from roost.sim.timeline import Defect, Timeline
-from roost.sim.world import Process, Seams, World
+from roost.sim.world import Process, World
 
 SEEDS = range(10)
 FILE = Path("/file")

@@ -19,13 +19,14 @@ from roost.channel.async_receiver import AsyncReceiver
 from roost.channel.channel import FileChannel
 from roost.channel.sender import AsyncSender
 from roost.errors import Closed, Corrupt, NoRoom, RoostError, Trimmed, Unavailable, Unknown
+from roost.host.seams import Seams
 from roost.segments.format import FRAME_BYTES, HEADER_BYTES, decode_header, parse_name
 from roost.segments.windows import Windows
 from roost.sim.checkers import Book, Violation
 from roost.sim.disk import SimDisk
 from roost.sim.faults import DiskFaults
 from roost.sim.play import Options, Report, play
-from roost.sim.world import Process, Seams, World
+from roost.sim.world import Process, World
 from roost.types import Durability
 
 FOLDER: Final = Path("/channel")

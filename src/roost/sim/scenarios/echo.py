@@ -12,9 +12,10 @@ from random import Random
 from typing import Self
 
 from roost.host.net import Address
+from roost.host.seams import Seams
 from roost.sim.nemesis import Nemesis, draw_net_faults
 from roost.sim.play import Options, Report, play
-from roost.sim.world import Seams, World
+from roost.sim.world import World
 
 SERVER = Address("server", 7)
 CLIENTS = 3
