@@ -10,7 +10,15 @@ from types import ModuleType
 
 import msgspec
 
-from tests.fuzz import kernel_twins, offset_file, packed_segment, plain_segment, small_formats
+from tests.fuzz import (
+    journal_segments,
+    kernel_twins,
+    offset_file,
+    packed_segment,
+    plain_segment,
+    small_formats,
+    wire_peer,
+)
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -29,5 +37,13 @@ def _target(module: ModuleType) -> Target:
 
 TARGETS = tuple(
     _target(module)
-    for module in (plain_segment, packed_segment, offset_file, small_formats, kernel_twins)
+    for module in (
+        plain_segment,
+        packed_segment,
+        offset_file,
+        small_formats,
+        kernel_twins,
+        wire_peer,
+        journal_segments,
+    )
 )
