@@ -11,7 +11,6 @@ from roost.channel.cursors import (
     encode_copy,
     free_slot,
 )
-from roost.channel.group import SyncGroup
 
 MESSAGE_BYTES = 10
 
@@ -83,48 +82,6 @@ class Acks:
 def _delivery(message: int) -> Delivery:
     begin = message * MESSAGE_BYTES
     return Delivery(begin=begin, end=begin + MESSAGE_BYTES, payload=b"%d" % message)
-
-
-class Group:
-    """Writers of one file, and whoever syncs for them."""
-
-    def __init__(self) -> None:
-        self._group = SyncGroup(durable=0)
-        self._written = 0
-        self._synced = 0
-        self._in_flight = 0
-
-    def check(self) -> None:
-        """See that nothing is durable but what was written before a sync that succeeded."""
-        assert self._group.durable <= self._synced
-
-    def write(self, size: int) -> str:
-        """Write some bytes."""
-        self._written += size
-        return f"written {self._written}"
-
-    def claim(self) -> str:
-        """Try to become the one who syncs."""
-        return "syncs" if self._group.claim() else "does not sync"
-
-    def begin(self) -> None:
-        """Begin a sync of what is written."""
-        self._in_flight = self._written
-        self._group.begin(self._written)
-
-    def done(self) -> str:
-        """Learn that the sync succeeded."""
-        self._synced = self._in_flight
-        return f"durable {self._group.done()}"
-
-    def fail(self) -> str:
-        """Learn that the sync failed."""
-        self._group.fail()
-        return f"durable {self._group.durable}"
-
-    def release(self) -> None:
-        """Stop being the one who syncs."""
-        self._group.release()
 
 
 class Marks:

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.channel_stages import Acks, Group, Marks
+from tests.scenarios.channel_stages import Acks, Marks
+from tests.scenarios.journal_stages import Commits, Folder, Syncs
 from tests.scenarios.player import Stage, play, read, write
 from tests.scenarios.segments_stages import Bytes
 
 STAGES: dict[str, Callable[[], Stage]] = {
     "channel_acks": Acks,
-    "channel_group": Group,
     "channel_offset": Marks,
+    "journal_commit": Commits,
+    "journal_recovery": Folder,
+    "journal_syncs": Syncs,
     "segments_survey": Bytes,
 }
 

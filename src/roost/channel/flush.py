@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 from typing import Final, Protocol
 
-from roost.channel.group import SyncGroup
 from roost.channel.standing import Standing
 from roost.host.tasks import Worker
+from roost.journal.group import SyncGroup
 
 
 class Syncs(Protocol):

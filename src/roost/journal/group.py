@@ -1,8 +1,9 @@
 """Who syncs, and what a sync has made durable: many writers share one.
 
-Sans-IO; the caller holds the channel's lock. The promise: what is called durable was written
-before a sync began that then succeeded. At most one sync is in flight, and after one has failed
-there is never another: the system has forgotten which pages it could not write.
+Sans-IO; one caller at a time: who holds the channel's lock, or the event loop. The promise: what is
+called durable was written before a sync began that then succeeded. At most one sync is in flight,
+and after one has failed there is never another: the system has forgotten which pages it could not
+write.
 """
 
 
