@@ -209,6 +209,7 @@ class _Server:
     def _on_delete(self, session: Session, frame: Frame) -> None:
         for _, tag in self._kept:
             session.stored(tag)
+        session.settle()
         self._kept.clear()
         session.reply(frame.request, DONE)
 

@@ -81,6 +81,7 @@ class Journal:
         self._error: OSError | None = None
         self._in_flight = False
         self._due = False
+        self._gathering = False
         self._closing = False
         self._started: Final = asyncio.Event()
         self._ended: Final = asyncio.Event()
@@ -155,7 +156,12 @@ class Journal:
         # Not at once: what else this turn of the loop appends shares the sync.
         if self._group.claim():
             self._due = True
-            self._loop.call_soon(self.hurry)
+            if not self._gathering:
+                self._loop.call_soon(self.hurry)
+
+    def gather(self) -> None:
+        """Begin no write now: `hurry` comes within this turn of the loop, when all is appended."""
+        self._gathering = True
 
     def hurry(self) -> None:
         """Begin to write what waits now, not at the end of this turn, if nothing is under way.
@@ -163,6 +169,7 @@ class Journal:
         For whoever knows that nothing else comes in this turn: a turn of the loop takes as long as
         a good part of a sync.
         """
+        self._gathering = False
         if self._due:
             self._due = False
             self._begin([])

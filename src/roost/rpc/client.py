@@ -170,6 +170,8 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Deal with all that came."""
         self._receiver.took(nbytes)
+        # What the answers lead to goes out at once, and not one turn of the loop later.
+        self._output.gather()
         try:
             for frame in self._receiver.frames():
                 if self._why_over:
@@ -180,8 +182,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._on_frame(frame)
         except (BadFrame, Invalid) as error:
             self._end(f"it broke the protocol: {error}")
-        else:
-            # What the answers have led to goes out now, not at the end of this turn.
+        finally:
             self._output.flush()
 
     def pause_writing(self) -> None:

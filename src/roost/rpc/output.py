@@ -13,6 +13,10 @@ LARGE_BYTES: Final = 8 << 10
 """From this size on a piece is not copied any more (uvloop, 100 B to 1 MiB, on two machines)."""
 
 
+ENOUGH_BYTES: Final = 32 << 10
+"""So much is not held back until the turn ends: the other side may begin with it meanwhile."""
+
+
 class Output:
     """Gathers what is to be sent on one connection."""
 
@@ -55,8 +59,15 @@ class Output:
             self._gathered_bytes += blob_bytes
             if blob_bytes >= LARGE_BYTES:
                 self._large = True
+            if self._gathered_bytes >= ENOUGH_BYTES and self._transport is not None:
+                self.flush()
+                return
         if not self._scheduled:
             self.soon()
+
+    def gather(self) -> None:
+        """Hold back what comes now: whoever says so calls `flush` before this turn ends."""
+        self._scheduled = True
 
     def soon(self) -> None:
         """See that what is gathered goes out with this turn."""

@@ -26,12 +26,15 @@ class Server:
         authorize: Authorize,
         log: Log,
         limits: Limits = _LIMITS,
+        before_read: Callable[[], None] = lambda: None,
         after_read: Callable[[], None] = lambda: None,
     ) -> None:
         assert welcome.frame_bytes_max == limits.frame_bytes_max, "peers are told what is taken"
         self._net = net
         self._log = log
-        self._offer: Final = Offer(welcome, handlers, authorize, limits, log, after_read)
+        self._offer: Final = Offer(
+            welcome, handlers, authorize, limits, log, before_read, after_read
+        )
         self._listener: Listener | None = None
         # In the order in which they came.
         self._sessions: dict[Session, None] = {}

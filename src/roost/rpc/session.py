@@ -78,8 +78,10 @@ class Offer(msgspec.Struct, frozen=True):
     authorize: Authorize
     limits: Limits
     log: Log
+    before_read: Callable[[], None] = lambda: None
+    """Called before all that came with one read is handed on."""
     after_read: Callable[[], None] = lambda: None
-    """Called when all that came with one read was handed on."""
+    """Called when all of that was handed on."""
 
 
 class Session(asyncio.BufferedProtocol):
@@ -145,7 +147,10 @@ class Session(asyncio.BufferedProtocol):
         self.reply(tag, ERROR, encode_error(error))
 
     def stored(self, tag: int) -> None:
-        """Answer an ADD: it is durable. Those whose ids follow each other share a frame."""
+        """Answer an ADD: it is durable. Those whose ids follow each other share a frame.
+
+        It goes out with the next `settle`.
+        """
         size = self._under_way.pop(tag, 0)
         if not size:
             assert self._ended, f"request {tag} was answered before"
@@ -157,12 +162,11 @@ class Session(asyncio.BufferedProtocol):
             self._end_run()
             self._run_first = tag
             self._run_before = tag + 1
-            self._output.soon()
         if self._pauses:
             self._ease()
 
     def settle(self) -> None:
-        """Send what was answered now, not at the end of this turn."""
+        """Send what was answered."""
         self._output.flush()
 
     def spawn(self, request: int, coro: Coroutine[Any, Any, None]) -> None:
@@ -260,6 +264,10 @@ class Session(asyncio.BufferedProtocol):
     # How it works.
 
     def _work(self) -> None:
+        # All that came together is one turn of its own: a turn of the loop more would cost as much
+        # as a good part of a sync.
+        self._output.gather()
+        self._offer.before_read()
         try:
             for frame in self._receiver.frames():
                 self._on_frame(frame)
@@ -267,8 +275,9 @@ class Session(asyncio.BufferedProtocol):
                     break
         except BadFrame as error:
             self._turn_away(Invalid(str(error)))
-        else:
+        finally:
             self._offer.after_read()
+            self._output.flush()
 
     def _on_frame(self, frame: Frame) -> None:
         kind, _, request, _, blob = frame

@@ -276,6 +276,8 @@ class Shelf:
         waiting, self.waiting = self.waiting, []
         for session, tag in waiting:
             session.stored(tag)
+        for session, _ in waiting:
+            session.settle()
 
 
 def add(

@@ -54,6 +54,7 @@ class Slow:
             await self.until(1)
             session, tag = self.under_way.pop(0)
             session.stored(tag)
+            session.settle()
 
 
 @each_stage
