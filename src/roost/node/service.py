@@ -1,0 +1,178 @@
+"""What a node answers over the network: each request to the store, each outcome back.
+
+Nothing is decided here. Adds are handed on in the order and in the turn of the loop in which they
+came, with no task for each; whatever has to wait runs as a task of its connection.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from roost.errors import Invalid
+from roost.node.ledgers import Add
+from roost.node.peer import Peers
+from roost.node.status import Status
+from roost.node.store import Store
+from roost.node.views import Chunk
+from roost.rpc.session import Handler, Session
+from roost.types import Epoch
+from roost.wire import messages
+from roost.wire.entry import BadEntry, check_block
+from roost.wire.frame import Frame
+from roost.wire.messages import (
+    DONE,
+    ENTRIES,
+    MORE,
+    RECOVERY,
+    Entries,
+    Read,
+    decode,
+    decode_add,
+    encode,
+)
+
+
+class NodeService:
+    """The requests of a node."""
+
+    def __init__(
+        self, store: Store, status: Status, peers: Peers, *, payload_bytes_max: int
+    ) -> None:
+        self._store: Final = store
+        self._add_to: Final = store.add
+        self._status: Final = status
+        self._peers: Final = peers
+        self._payload_bytes_max: Final = payload_bytes_max
+        self.handlers: Final[Mapping[int, Handler]] = {
+            messages.ADD: self._add,
+            messages.READ: self._on_read,
+            messages.STATE: self._on_state,
+            messages.FENCE: self._on_fence,
+            messages.CLOSE: self._on_close,
+            messages.PLACE: self._on_place,
+            messages.DELETE: self._on_delete,
+            messages.LIST: self._on_list,
+            messages.STAT: self._on_stat,
+            messages.VERIFY: self._on_verify,
+        }
+
+    def _add(self, session: Session, frame: Frame) -> None:
+        _, flags, request, body, block = frame
+        epoch, lac = decode_add(body)
+        try:
+            ledger, entry, length = check_block(block)
+        except BadEntry as error:
+            raise Invalid(f"the blob of an ADD is no entry: {error}") from error
+        if length > self._payload_bytes_max:
+            raise Invalid(
+                f"a payload of {length} bytes; this node takes {self._payload_bytes_max} "
+                "(payload_bytes_max)"
+            )
+        # By place, which is quicker than by name: ledger, entry, epoch, lac, block, recovery, sink
+        # and tag.
+        recovery = bool(flags & RECOVERY)
+        self._add_to(Add(ledger, entry, epoch, lac, block, recovery, session, request))
+
+    # Reading
+
+    def _on_read(self, session: Session, frame: Frame) -> None:
+        read = decode(frame.body, Read)
+        if read.upto < read.first:
+            raise Invalid(f"entries from {read.first} upto {read.upto}: there are none")
+        session.spawn(frame.request, self._read(session, frame.request, read))
+
+    async def _read(self, session: Session, request: int, read: Read) -> None:
+        """Send a range piece by piece, as fast as the reader takes it.
+
+        While a piece is on its way the next one is read.
+        """
+        read_bytes_max = left = read.bytes_max
+        more = True
+        coming = asyncio.ensure_future(self._store.read(read))
+        try:
+            while more:
+                chunk = await coming
+                size = sum(len(piece.blocks) for piece in chunk.pieces)
+                if size > left < read_bytes_max:  # one entry always comes, and no more than fit
+                    chunk = _nothing_of(chunk)
+                left -= size
+                more = chunk.before <= read.upto and left > 0
+                if more:
+                    read = Read(
+                        ledger=read.ledger, first=chunk.before, upto=read.upto, bytes_max=left
+                    )
+                    coming = asyncio.ensure_future(self._store.read(read))
+                blocks = [piece.blocks for piece in chunk.pieces]
+                body = encode(_entries(chunk))
+                session.reply(request, ENTRIES, body, blocks, MORE if more else 0)
+                await session.drained()
+        finally:
+            coming.cancel()
+
+    def _on_state(self, session: Session, frame: Frame) -> None:
+        ledger = decode(frame.body, messages.State).ledger
+        session.reply(frame.request, DONE, encode(self._store.state(ledger)))
+
+    def _on_list(self, session: Session, frame: Frame) -> None:
+        wanted = decode(frame.body, messages.List)
+        after = None if wanted.after < 0 else wanted.after
+        states = self._store.page(after, wanted.limit)
+        session.reply(frame.request, DONE, encode(messages.Ledgers(states=states)))
+
+    def _on_stat(self, session: Session, frame: Frame) -> None:
+        session.reply(frame.request, DONE, encode(self._status.stat()))
+
+    # What takes its time
+
+    def _on_fence(self, session: Session, frame: Frame) -> None:
+        fence = decode(frame.body, messages.Fence)
+        self._when_done(session, frame, self._store.fence(fence.ledger, fence.epoch))
+
+    def _on_close(self, session: Session, frame: Frame) -> None:
+        close = decode(frame.body, messages.Close)
+        self._when_done(session, frame, self._store.close_ledger(close.ledger, close.last))
+
+    def _on_delete(self, session: Session, frame: Frame) -> None:
+        delete = decode(frame.body, messages.Delete)
+        self._when_done(session, frame, self._store.delete(delete.ledger))
+
+    def _on_verify(self, session: Session, frame: Frame) -> None:
+        verify = decode(frame.body, messages.Verify)
+        self._when_done(session, frame, self._store.verify(verify.ledger))
+
+    def _on_place(self, session: Session, frame: Frame) -> None:
+        place = decode(frame.body, messages.Place)
+        if place.upto < place.first:
+            raise Invalid(f"entries from {place.first} upto {place.upto}: there are none")
+        self._when_done(session, frame, self._peers.place(place))
+
+    def _when_done(self, session: Session, frame: Frame, work: Coroutine[Any, Any, object]) -> None:
+        """Answer with what a coroutine gives."""
+
+        async def answer() -> None:
+            result = await work
+            body = b"" if result is None else encode(result)
+            session.reply(frame.request, DONE, body)
+
+        try:
+            session.spawn(frame.request, answer())
+        except Exception:
+            work.close()
+            raise
+
+
+def _entries(chunk: Chunk) -> Entries:
+    return Entries(
+        first=chunk.first,
+        before=chunk.before,
+        lac=chunk.lac,
+        last=chunk.last,
+        fenced=None if chunk.fenced is None else Epoch(chunk.fenced),
+        suspects=chunk.suspects,
+    )
+
+
+def _nothing_of(chunk: Chunk) -> Chunk:
+    return msgspec.structs.replace(chunk, before=chunk.first, pieces=[], suspects=[])

@@ -1,0 +1,260 @@
+"""The housekeeping: what is flushed when, and what the journal may forget, in that order."""
+
+import asyncio
+import errno
+from contextlib import suppress
+
+import msgspec
+
+from roost.errors import RoostError
+from roost.host.log import Memory
+from roost.host.seams import Seams
+from roost.journal.header import parse_name
+from roost.node.store import NodeSettings, Store
+from roost.node.upkeep import RETRY_S
+from roost.types import EntryId, LedgerId
+from tests.unit.node.lives import (
+    EAGER,
+    FOLDER,
+    SEGMENT_BYTES,
+    SETTINGS,
+    Machine,
+    add,
+    add_all,
+    eased,
+    flushed,
+    once,
+    opened,
+    payload,
+    read_all,
+)
+
+TIGHT = msgspec.structs.replace(
+    SETTINGS,
+    limits=msgspec.structs.replace(SETTINGS.limits, journal_bytes_max=8 * SEGMENT_BYTES),
+)
+"""Flushes for the journal's sake alone."""
+
+
+def segments(seams: Seams) -> list[int]:
+    """List the journal's segments."""
+    names = (parse_name(name) for name in seams.disk.names(FOLDER / "journal"))
+    return [name.number for name in names if name and not name.making]
+
+
+async def filled(
+    seams: Seams, settings: NodeSettings, *, log: Memory | None = None, entries: int = 150
+) -> Store:
+    """Let one ledger rest after its first entry while another one is busy."""
+    store = await opened(seams, settings, log=log)
+    await add(store, 1, 0)
+    for entry in range(entries):
+        await eased(store)
+        await add(store, 2, entry, payload(entry, 900))
+    return store
+
+
+def test_a_ledger_at_rest_never_holds_the_journal_back() -> None:
+    async def program(seams: Seams) -> int:
+        store = await filled(seams, TIGHT)
+        assert len(segments(seams)) <= 8
+        assert segments(seams)[0] > 5
+        assert store.state(LedgerId(1)).flushed_before > 0
+        return store.journal.tail
+
+    async def second(seams: Seams) -> None:
+        log = Memory()
+        store = await opened(seams, TIGHT, log=log)
+        recovered = dict(log.events)["recovered"]
+        assert tail - recovered["replay_from"] <= 8 * SEGMENT_BYTES  # type: ignore[operator]
+        assert (await read_all(store, 1, 0, 0)).payloads == {0: payload(0)}
+        assert len((await read_all(store, 2, 0, 149)).payloads) == 150
+
+    with Machine() as machine:
+        tail = machine.live(program)
+        machine.crash("none")
+        machine.live(second)
+
+
+def test_while_there_is_room_nothing_is_flushed() -> None:
+    async def program(seams: Seams) -> None:
+        store = await filled(seams, SETTINGS, entries=50)
+        await asyncio.sleep(60)
+
+        assert (store.metrics.flushes, store.metrics.checkpoints) == (0, 0)
+        assert segments(seams)[0] == 1
+        assert store.state(LedgerId(1)).flushed_before == 0
+
+    once(program)
+
+
+def test_the_memory_stays_within_its_limit() -> None:
+    async def program(seams: Seams) -> None:
+        store = await filled(seams, EAGER)
+        assert store.memory_bytes <= 2 * EAGER.limits.memory_bytes_max
+        await asyncio.sleep(1)
+        assert store.memory_bytes <= EAGER.limits.memory_bytes_max
+        assert store.metrics.flushes > 10
+
+    once(program)
+
+
+def test_all_but_the_last_segment_goes_with_the_last_flush() -> None:
+    async def program(seams: Seams) -> None:
+        store = await filled(seams, SETTINGS)
+        assert len(segments(seams)) > 10
+
+        await flushed(store)
+        await asyncio.sleep(1)
+
+        assert len(segments(seams)) == 1
+        assert store.journal.kept_bytes <= 2 * SETTINGS.journal.file_bytes
+        await store.stop()
+
+    once(program)
+
+
+def test_segments_go_only_after_the_checkpoint_and_that_only_after_the_files() -> None:
+    """The trace of the disk tells the order; a crash in between is what `test_recovery` tries."""
+    said: list[str] = []
+
+    async def program(seams: Seams) -> None:
+        machine.world.detail = said.append  # type: ignore[assignment, method-assign]
+        store = await filled(seams, EAGER)
+        await store.stop()
+
+    with Machine() as machine:
+        machine.live(program)
+
+    order = [line.split(" disk ")[-1] for line in said]
+    trims = [at for at, line in enumerate(order) if line.startswith("unlink") and ".jour" in line]
+    assert len(trims) > 3
+    for trim in trims:
+        if order[trim].endswith(".making"):
+            continue
+        before = order[:trim]
+        renamed = last(before, "rename /node/checkpoint.making")
+        assert last(before, "sync_folder /node") > renamed
+        assert last(before[:renamed], "sync /node/checkpoint.making") > 0
+        assert last(before[:renamed], "sync /node/ledgers/2.index") > 0
+
+
+def last(lines: list[str], beginning: str) -> int:
+    return max(at for at, line in enumerate(lines) if line.startswith(beginning))
+
+
+def test_a_full_disk_is_tried_again_and_said_until_then() -> None:
+    async def program(seams: Seams) -> None:
+        log = Memory()
+        store = await opened(seams, EAGER, log=log)
+        await add(store, 2, 0, payload(0, 900))
+        for _ in range(3):
+            machine.disk.fail_next("write", "2.log", errno.ENOSPC)
+        for entry in range(1, 8):
+            with suppress(RoostError):
+                await add(store, 2, entry, payload(entry, 900))
+        await asyncio.sleep(RETRY_S)
+        assert "cannot be flushed" in store.upkeep.why_full
+        assert [*(await read_all(store, 2, 0, 9)).payloads] == [*range(8)]
+
+        await asyncio.sleep(4 * RETRY_S)
+
+        assert store.upkeep.why_full == store.failure == ""
+        assert log.names.count("flush_without_room") == 3
+        assert store.metrics.flushes > 0
+        await store.stop()
+
+    with Machine() as machine:
+        machine.live(program)
+
+
+def test_a_checkpoint_without_room_is_tried_again_and_nothing_is_trimmed_before() -> None:
+    async def program(seams: Seams) -> None:
+        for operation in ("open", "write", "sync", "rename"):
+            machine.disk.fail_next(
+                operation,
+                "checkpoint.making",
+                errno.ENOSPC,
+            )
+        store = await opened(seams, SETTINGS)
+        await add_all(store, 2, range(20), size=900)
+        for _ in range(4):
+            with suppress(OSError):
+                await flushed(store)
+            assert segments(seams)[0] == 1
+
+        await flushed(store)
+        await asyncio.sleep(1)
+
+        assert segments(seams)[0] > 1
+
+    async def second(seams: Seams) -> None:
+        store = await opened(seams)
+        assert len((await read_all(store, 2, 0, 30)).payloads) == 20
+
+    with Machine() as machine:
+        machine.live(opened_once)
+        machine.live(program)
+        machine.crash("none")
+        machine.live(second)
+
+
+async def opened_once(seams: Seams) -> None:
+    await opened(seams)
+
+
+def test_a_clock_that_is_set_back_changes_nothing() -> None:
+    async def program(seams: Seams) -> None:
+        store = await filled(seams, TIGHT, entries=40)
+        machine.host.clock.step(-10_000_000)
+        for entry in range(40, 120):
+            await add(store, 2, entry, payload(entry, 900))
+        assert segments(seams)[0] > 3
+        await store.stop()
+
+    async def second(seams: Seams) -> None:
+        store = await opened(seams)
+        assert len((await read_all(store, 2, 0, 200)).payloads) == 120
+
+    with Machine() as machine:
+        machine.live(program)
+        machine.live(second)
+
+
+def test_a_closed_ledger_is_cut_by_its_last_flush_or_at_once() -> None:
+    async def program(seams: Seams) -> None:
+        store = await opened(seams)
+        for ledger in (1, 2):
+            for start in (0, 10):
+                await add_all(store, ledger, range(start, start + 10))
+                await flushed(store)
+        await add(store, 2, 20)
+        for ledger, end in ((1, 19), (2, 20)):
+            await store.close_ledger(LedgerId(ledger), EntryId(end))
+        await flushed(store)
+        await asyncio.sleep(1)
+
+        for ledger in (1, 2):
+            file = seams.disk.open(FOLDER / f"ledgers/{ledger}.log", writable=False)
+            assert file.size() == store.state(LedgerId(ledger)).bytes
+
+    once(program)
+
+
+def test_many_ledgers_are_flushed_at_once_and_each_is_whole() -> None:
+    async def program(seams: Seams) -> None:
+        store = await opened(seams, EAGER)
+        for entry in range(5):
+            for ledger in range(20):
+                await add(store, ledger, entry, payload(entry, 100))
+        await store.stop()
+
+    async def second(seams: Seams) -> None:
+        store = await opened(seams)
+        for ledger in range(20):
+            assert [*(await read_all(store, ledger, 0, 9)).payloads] == [*range(5)]
+
+    with Machine() as machine:
+        machine.live(program)
+        machine.crash("none")
+        machine.live(second)
