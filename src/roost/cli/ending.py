@@ -1,18 +1,20 @@
 """How a command ends: with an exit code that a script can tell apart, and one clear line."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Final, ParamSpec
 
 import click
 
 from roost.cli.pipes import Interrupted
-from roost.errors import RoostError
+from roost.errors import Invalid, RoostError
 
 P = ParamSpec("P")
 
 FAILED: Final = 1
+MISUSED: Final = 2
 TIMED_OUT: Final = 3
 SIGNALLED: Final = 128
 SIGPIPE: Final = 13
@@ -51,6 +53,16 @@ def ends_well(command: Callable[P, None]) -> Callable[P, None]:
             sys.exit(FAILED)
 
     return run
+
+
+@contextmanager
+def misused() -> Iterator[None]:
+    """End with the exit code of wrong usage if something that was given is not allowed."""
+    try:
+        yield
+    except Invalid as error:
+        click.echo(f"roost: {said(error)}", err=True)
+        sys.exit(MISUSED)
 
 
 def said(error: Exception) -> str:

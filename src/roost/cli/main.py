@@ -15,10 +15,28 @@ def _channel() -> click.Command:
     return channel
 
 
+def _config() -> click.Command:
+    from roost.cli.config import config
+
+    return config
+
+
 def _doctor() -> click.Command:
     from roost.cli.doctor import doctor
 
     return doctor
+
+
+def _inspect() -> click.Command:
+    from roost.cli.inspect import inspect
+
+    return inspect
+
+
+def _node() -> click.Command:
+    from roost.cli.node import node
+
+    return node
 
 
 def _sim() -> click.Command:
@@ -30,7 +48,10 @@ def _sim() -> click.Command:
 # Name, what it is for, and where it comes from; they are listed in this order.
 COMMANDS: dict[str, tuple[str, Callable[[], click.Command]]] = {
     "channel": ("Send to a channel in a folder, receive from it, look at it.", _channel),
+    "config": ("Tell what can be configured, and what is.", _config),
     "doctor": ("Tell whether all is well with this machine and a channel.", _doctor),
+    "inspect": ("Show what stands in a stopped node's files.", _inspect),
+    "node": ("Run a storage node, make its folder, check it.", _node),
     "sim": ("Play scenarios in a deterministic world, under faults.", _sim),
 }
 

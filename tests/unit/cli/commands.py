@@ -62,6 +62,11 @@ class Process:
         """Wait for the next line that it writes."""
         return self.output.readline()
 
+    def error_line(self) -> bytes:
+        """Wait for the next line that it says on stderr."""
+        assert self._popen.stderr is not None, "its stderr goes elsewhere"
+        return self._popen.stderr.readline()
+
     def give(self, text: bytes) -> None:
         """Give it input."""
         assert self._popen.stdin is not None, "its input comes from elsewhere"
