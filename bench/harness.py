@@ -43,6 +43,17 @@ class Claim(msgspec.Struct, frozen=True):
         return self.value <= self.bar if self.better == "lower" else self.value >= self.bar
 
 
+class Bar(msgspec.Struct, frozen=True):
+    """The figure that a claim has to meet, and which side of it is good."""
+
+    figure: float
+    better: Literal["lower", "higher"]
+
+    def claim(self, name: str, value: float, detail: Mapping[str, object]) -> Claim:
+        """Make the claim of this name."""
+        return Claim(name=name, value=value, bar=self.figure, better=self.better, detail=detail)
+
+
 def progress(line: str) -> None:
     """Say on stderr what is being measured; stdout belongs to the report."""
     print(line, file=sys.stderr, flush=True)

@@ -13,7 +13,8 @@ import msgspec
 
 from bench.harness import Claim, cpu_s, progress
 from roost.host.net import Address
-from roost.sim.world import Seams, World
+from roost.host.seams import Seams
+from roost.sim.world import World
 
 SERVER = Address("server", 7)
 BAR_PER_S = 200_000.0

@@ -1,19 +1,9 @@
 """What the file channel is held to: each claim's name, its bar, and which side of it is good."""
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final
 
-import msgspec
-
-from bench.harness import Claim
-
-
-class Bar(msgspec.Struct, frozen=True):
-    """The figure that a claim has to meet."""
-
-    figure: float
-    better: Literal["lower", "higher"]
-
+from bench.harness import Bar, Claim
 
 BARS: Final[Mapping[str, Bar]] = {
     "send_many_vs_python_loop": Bar(0.35, "lower"),
@@ -35,5 +25,4 @@ BARS: Final[Mapping[str, Bar]] = {
 
 def claim(name: str, value: float, detail: Mapping[str, object]) -> Claim:
     """Make one of the claims above."""
-    bar = BARS[name]
-    return Claim(name=name, value=value, bar=bar.figure, better=bar.better, detail=detail)
+    return BARS[name].claim(name, value, detail)
