@@ -97,7 +97,7 @@ def test_a_deleted_ledger_is_not_made_again_and_does_not_come_back(data: Path) -
 
 
 def test_a_ledger_at_rest_beside_a_busy_one_loses_nothing_to_a_trim_and_a_kill(data: Path) -> None:
-    small = [*("--journal-segment-bytes", "256KiB", "--journal-bytes-max", "2MiB")]
+    small = [*("--journal-segment-bytes", "1MiB", "--journal-bytes-max", "3MiB")]
     small += ["--payload-bytes-max", "64KiB", "--memory-bytes-max", "64MiB"]
 
     async def story() -> None:
@@ -105,7 +105,7 @@ def test_a_ledger_at_rest_beside_a_busy_one_loses_nothing_to_a_trim_and_a_kill(d
             client = await node.client()
             await add_many(client, range(3), payload, ledger=LedgerId(1))
             await add_many(client, range(40_000), payload)
-            assert segments(data)[0].name > "0000000000000005.journal"
+            assert segments(data)[0].name > "0000000000000001.journal"
             node.kill()
         with a_node(data, *small) as node:
             client = await node.client()

@@ -94,7 +94,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         int,
         About(
             "How much one segment of the journal holds; all of it is allocated when it is made.",
-            a_size(64 * KIB, 512 * MIB),
+            # Less would be filled by what one connection brings at once, before the next is made.
+            a_size(MIB, 512 * MIB),
         ),
     ] = 64 * MIB
     journal_bytes_max: Annotated[

@@ -48,12 +48,17 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fitting_limits(self) -> Limits:
-        """Give limits by which the next segment is there when it is due.
+        """Give limits that the journal can keep, so that adds never wait for ever.
 
-        While it is made, what was appended meanwhile waits; so that must fit the one before.
+        While its next segment is made, what is appended meanwhile has to fit the one before; and
+        two segments it has in any case, the one that is written and the one that is made ahead.
         """
-        queued_bytes_max = min(self.limits.queued_bytes_max, self.journal.segment_bytes // 2)
-        return msgspec.structs.replace(self.limits, queued_bytes_max=queued_bytes_max)
+        journal, limits = self.journal, self.limits
+        return msgspec.structs.replace(
+            limits,
+            queued_bytes_max=min(limits.queued_bytes_max, journal.segment_bytes // 2),
+            journal_bytes_max=max(limits.journal_bytes_max, 2 * journal.file_bytes),
+        )
 
 
 class Control(msgspec.Struct, frozen=True):

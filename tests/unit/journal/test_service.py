@@ -51,6 +51,39 @@ def names(lives: Lives) -> list[str]:
 # Group commit
 
 
+def test_what_is_gathered_is_written_when_it_hurries_and_not_before() -> None:
+    async def act(life: Life, journal: Journal) -> None:
+        journal.gather()
+        for n in range(10):
+            add(journal, n)
+        await asyncio.sleep(1)
+        assert life.stored == []
+
+        journal.hurry()
+        add(journal, 10)
+        await life.until_told(11)
+
+        assert life.stored == list(range(11))
+        assert life.metrics.syncs == 2
+
+    play(act)
+
+
+def test_a_hurry_for_nothing_changes_nothing() -> None:
+    async def act(life: Life, journal: Journal) -> None:
+        journal.hurry()
+        add(journal, 0)
+        journal.hurry()
+        journal.hurry()
+
+        await life.until_told(1)
+
+        assert life.stored == [0]
+        assert life.metrics.syncs == 1
+
+    play(act)
+
+
 def test_what_is_appended_in_one_turn_shares_one_sync() -> None:
     async def act(life: Life, journal: Journal) -> None:
         for n in range(10):

@@ -6,7 +6,7 @@ what was not synced; `Machine.disk` breaks in between.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -292,6 +292,15 @@ async def read_all(
         seen.absent += [entry for entry in range(first, chunk.before) if entry not in told]
         first = chunk.before
     return seen
+
+
+async def refusal(awaitable: Awaitable[object]) -> str:
+    """Tell what refused something, in a word."""
+    try:
+        await awaitable
+    except RoostError as error:
+        return type(error).__name__
+    return "done"
 
 
 async def eased(store: Store) -> None:

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from roost.errors import Corrupt
+from roost.errors import Corrupt, Fenced
 from roost.host.log import Memory
 from roost.host.seams import Seams
 from roost.journal.record import ADD as ADD_KIND
@@ -208,16 +208,24 @@ def storm(seed: int) -> None:
 async def writes(seams: Seams, acknowledged: dict[int, set[int]], ended: set[int]) -> None:
     store = await opened(seams, EAGER)
     await check(store, acknowledged, ended)
+    await asyncio.gather(*(writer(seams, store, acknowledged, ended) for _ in range(4)))
+
+
+async def writer(
+    seams: Seams, store: Store, acknowledged: dict[int, set[int]], ended: set[int]
+) -> None:
+    """Add beside others who do the same, so that there is always more under way."""
     while True:
         ledger = seams.rng.choice((7, 8, 9))
         there = acknowledged[ledger]
-        entry = max(there, default=0) + seams.rng.randrange(-3, 5)
-        if entry < 0:
-            continue
+        entry = max(0, max(there, default=0) + seams.rng.randrange(-3, 5))
         if seams.rng.random() < 0.03 and ledger != 9:
             await store.fence(LedgerId(ledger), Epoch(2))
             ended.add(ledger)
-        await add(store, ledger, entry, payload(entry, 300), recovery=ledger in ended)
+        try:
+            await add(store, ledger, entry, payload(entry, 300), recovery=ledger in ended)
+        except Fenced:
+            continue
         there.add(entry)
 
 
@@ -235,7 +243,7 @@ async def check(store: Store, acknowledged: dict[int, set[int]], ended: set[int]
             assert seen.suspects == []
             assert seen.payloads.items() >= {e: payload(e, 300) for e in entries}.items()
             assert all(text == payload(e, 300) for e, text in seen.payloads.items())
-            # One more may be there, whose answer the power took.
+            # More may be there, whose answers the power took.
             entries.update(seen.payloads)
             assert store.state(LedgerId(ledger)).entries == len(entries)
     for ledger in ended:

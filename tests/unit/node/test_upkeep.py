@@ -10,6 +10,7 @@ from roost.errors import RoostError
 from roost.host.log import Memory
 from roost.host.seams import Seams
 from roost.journal.header import parse_name
+from roost.journal.record import DELETE
 from roost.node.store import NodeSettings, Store
 from roost.node.upkeep import RETRY_S
 from roost.types import EntryId, LedgerId
@@ -258,3 +259,53 @@ def test_many_ledgers_are_flushed_at_once_and_each_is_whole() -> None:
         machine.live(program)
         machine.crash("none")
         machine.live(second)
+
+
+def test_a_flush_that_begins_when_its_ledger_has_just_been_deleted_does_nothing() -> None:
+    async def program(seams: Seams) -> None:
+        store = await opened(seams)
+        await add(store, 7, 0)
+        ledger = store.known.ledgers[LedgerId(7)]
+
+        flush = asyncio.ensure_future(store.upkeep._flush_one(ledger))  # noqa: SLF001 (as it does)
+        # In the turn of the loop between the two.
+        store._let_hold(DELETE, ledger, -1)  # noqa: SLF001 (the same)
+        await flush
+        await store.stop()
+
+        assert store.memory_bytes == 0
+        assert seams.disk.names(FOLDER / "ledgers") == []
+
+    once(program)
+
+
+def test_a_cut_that_fails_is_a_failure_of_the_node() -> None:
+    async def program(seams: Seams) -> None:
+        store = await opened(seams)
+        for start in (0, 10):
+            await add_all(store, 7, range(start, start + 10))
+            await flushed(store)
+        machine.disk.fail_next("sync", "7.log", errno.EIO)
+        await store.close_ledger(LedgerId(7), EntryId(19))
+        await asyncio.sleep(1)
+
+        assert store.failure.startswith("cutting an entry log failed")
+        await store.stop()
+
+    with Machine() as machine:
+        machine.live(program)
+
+
+def test_room_that_cannot_be_told_is_noted_and_stops_nothing() -> None:
+    async def program(seams: Seams) -> None:
+        log = Memory()
+        store = await opened(seams, log=log)
+        machine.disk.fail_next("free_bytes", "/node", errno.EIO)
+        await asyncio.sleep(2)
+        await add(store, 7, 0)
+
+        assert log.names.count("free_bytes_unknown") == 1
+        await store.stop()
+
+    with Machine() as machine:
+        machine.live(program)
