@@ -1,13 +1,18 @@
 """Plays seeds with a bug planted until something is found; run as a program, prints the table."""
 
 import sys
+from typing import Final
 
 import msgspec
 import pytest
 
 from roost.sim.play import Options
-from roost.sim.scenarios import channel
-from tests.power.bugs import BUGS, Bug
+from roost.sim.scenarios import SCENARIOS
+from tests.power import channel_bugs, node_bugs
+from tests.power.bugs import Bug
+
+BUGS: Final = {"channel": channel_bugs.BUGS, "node": node_bugs.BUGS}
+"""The bugs of each scenario."""
 
 
 class Caught(msgspec.Struct, frozen=True):
@@ -17,27 +22,35 @@ class Caught(msgspec.Struct, frozen=True):
     violation: str
 
 
-def hunt(bug: Bug) -> Caught | None:
+def hunt(scenario: str, bug: Bug) -> Caught | None:
     """Play seeds from 1 on with the bug in the code; None if its seeds find nothing."""
     with pytest.MonkeyPatch.context() as patch:
         bug.plant(patch)
         for seed in range(1, bug.seeds_max + 1):
-            violations = channel.run(seed, Options()).violations
+            violations = SCENARIOS[scenario].run(seed, Options()).violations
             if violations:
-                return Caught(seed=seed, violation=violations[0].splitlines()[-1])
+                return Caught(seed=seed, violation=_gist(violations[0]))
     return None
+
+
+def _gist(violation: str) -> str:
+    """Give the line that says what happened: of a traceback the last one."""
+    lines = violation.splitlines()
+    return lines[-1 if lines[0].startswith("Traceback") else 0]
 
 
 def main() -> None:
     """Print for each bug how many seeds it takes, and what is broken then."""
     missed = 0
-    for bug in BUGS:
-        caught = hunt(bug)
-        missed += caught is None
-        seeds = "missed" if caught is None else str(caught.seed)
-        said = "" if caught is None else caught.violation[:90]
-        sys.stdout.write(f"{bug.name:36} {seeds:>6} of {bug.seeds_max:<5} {said}\n")
-        sys.stdout.flush()
+    for scenario, bugs in BUGS.items():
+        sys.stdout.write(f"{scenario}\n")
+        for bug in bugs:
+            caught = hunt(scenario, bug)
+            missed += caught is None
+            seeds = "missed" if caught is None else str(caught.seed)
+            said = "" if caught is None else caught.violation[:90]
+            sys.stdout.write(f"  {bug.name:40} {seeds:>6} of {bug.seeds_max:<5} {said}\n")
+            sys.stdout.flush()
     sys.exit(1 if missed else 0)
 
 

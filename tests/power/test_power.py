@@ -6,19 +6,26 @@ prints how many each one takes.
 
 import pytest
 
-from tests.power.bugs import BUGS, Bug
-from tests.power.hunt import hunt
+from tests.power.bugs import Bug
+from tests.power.hunt import BUGS, hunt
+
+ALL = [
+    pytest.param(scenario, bug, id=f"{scenario}: {bug.name}")
+    for scenario, bugs in BUGS.items()
+    for bug in bugs
+]
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_caught_within_its_seeds(bug: Bug) -> None:
-    caught = hunt(bug)
+@pytest.mark.parametrize(("scenario", "bug"), ALL)
+def test_a_planted_bug_is_caught_within_its_seeds(scenario: str, bug: Bug) -> None:
+    caught = hunt(scenario, bug)
 
     assert caught is not None, f"{bug.name}: not caught within {bug.seeds_max} seeds"
     assert caught.seed <= bug.seeds_max
 
 
-def test_without_a_bug_the_same_seeds_break_nothing() -> None:
+@pytest.mark.parametrize("scenario", [*BUGS])
+def test_without_a_bug_the_same_seeds_break_nothing(scenario: str) -> None:
     healthy = Bug(name="none", plant=lambda _patch: None, seeds_max=60)
 
-    assert hunt(healthy) is None
+    assert hunt(scenario, healthy) is None

@@ -177,6 +177,10 @@ class SimDisk:
         """
         self._drive.fail_next(operation, path_suffix, code)
 
+    def fail_none(self) -> None:
+        """Take back every `fail_next` that nothing has met yet."""
+        self._drive.fail_none()
+
     def rot(self, path: Path, offset: int, bit: int) -> None:
         """Flip a bit of a file, on the disk and for every reader."""
         self._drive.tell(f"rot {path} {offset}.{bit}")

@@ -105,6 +105,10 @@ class Drive:
         """Let the next such operation on such a path fail."""
         self._failures.append((operation, path_suffix, code))
 
+    def fail_none(self) -> None:
+        """Let no operation fail that was to fail and has not come yet."""
+        self._failures.clear()
+
     def tell(self, line: str) -> None:
         """Add a line to the trace."""
         if self._trace is not None:

@@ -18,7 +18,7 @@ looks into the processes as much as it likes, but does nothing to them that a us
 from typing import Protocol
 
 from roost.sim.play import Options, Report
-from roost.sim.scenarios import channel, echo
+from roost.sim.scenarios import channel, echo, node
 
 
 class Scenario(Protocol):
@@ -33,4 +33,5 @@ class Scenario(Protocol):
 SCENARIOS: dict[str, Scenario] = {
     "channel": channel,
     "echo": echo,
+    "node": node,
 }
