@@ -336,11 +336,9 @@ class Store:
                 self._settle(item)
                 continue
             ledger, add, position = item
-            if ledger is not None:
+            # Where there is no ledger it is a repeat; or the ledger was deleted meanwhile.
+            if ledger is not None and (ledger.oldest is not None or ledger.id in self._ledgers):
                 if ledger.oldest is None:
-                    if ledger.id not in self._ledgers:  # it was deleted meanwhile
-                        add.sink.stored(add.tag)
-                        continue
                     backlog.began(ledger.id, position)
                 ledger.apply(add, position)
                 added += 1
@@ -411,13 +409,20 @@ class Store:
     # Pressure
 
     def _look_at_pressure(self) -> None:
-        why = self._backlog.why_slow(
-            journal_bytes=self.journal.kept_bytes, queued_bytes=self.journal.queued_bytes
-        )
+        why = self._why_slow()
+        if why and self.upkeep.why_full:
+            # Waiting makes no room, and whoever is not read from cannot delete anything.
+            self._look_at_space()
+            why = ""
         if bool(why) != bool(self.why_slow):
             self.metrics.throttled += bool(why)
             self.why_slow = why
             self.on_pressure()
+
+    def _why_slow(self) -> str:
+        return self._backlog.why_slow(
+            journal_bytes=self.journal.kept_bytes, queued_bytes=self.journal.queued_bytes
+        )
 
     async def _watch_space(self) -> None:
         """Refuse adds while the disk has less room than is to be left."""
@@ -440,7 +445,7 @@ class Store:
             return
         if self.failure or self._stopping:
             return
-        if self.free_bytes < self._free_bytes_min:
+        if self.free_bytes < self._free_bytes_min or (self.upkeep.why_full and self._why_slow()):
             self._refusal = self._no_room
         else:
             self._refusal = None

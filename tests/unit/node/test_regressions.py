@@ -1,16 +1,19 @@
-"""Bugs that the simulator found in the node, each with the story that showed it."""
+"""Bugs that were found in the node, each with the story that showed it."""
 
 import asyncio
 import errno
 
+import msgspec
 import pytest
 
-from roost.errors import Fenced, Sealed
+from roost.errors import Fenced, NoRoom, Sealed
 from roost.host.log import Memory
 from roost.host.seams import Seams
 from roost.node.layout import CHECKPOINT
+from roost.node.store import Store
 from roost.types import EntryId, Epoch, LedgerId
 from tests.unit.node.lives import (
+    EAGER,
     FOLDER,
     Machine,
     Told,
@@ -90,3 +93,65 @@ def test_the_files_of_a_ledger_that_only_they_tell_of_are_made_durable() -> None
 
         assert machine.live(looks) == {entry: payload(entry) for entry in range(3)}
         assert {"checkpoint_damaged", "ledger_adopted"} <= {*said}
+
+
+class Settled(Told):
+    """A sink that passes on only what was settled, as a connection does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passed_on: list[int] = []
+
+    def settle(self) -> None:
+        self.passed_on = [*self.tags]
+
+
+def test_an_add_behind_the_deletion_of_its_ledger_is_passed_on_to_who_asked() -> None:
+    async def program(seams: Seams) -> None:
+        store = await opened(seams)
+        await add(store, 7, 0)
+        told = Settled()
+        deleting = asyncio.ensure_future(store.delete(SEVEN))
+        await asyncio.sleep(0)
+        store.add(an_add(7, 1, sink=told))
+
+        await deleting
+        await told.wait(1)
+
+        assert told.passed_on == told.tags
+        await store.stop()
+
+    once(program)
+
+
+def test_a_node_that_finds_no_room_for_its_flushes_can_be_given_some_by_a_deletion() -> None:
+    async def program(seams: Seams) -> None:
+        store = await opened(seams, EAGER)
+        await add_all(store, 8, range(60), size=900)
+        await flushed(store)
+        healthy = machine.disk.faults
+        used = healthy.capacity_bytes - machine.disk.free_bytes(FOLDER)
+        machine.disk.faults = msgspec.structs.replace(healthy, capacity_bytes=used + 20_000)
+        entry = await added_until_refused(store)
+        await asyncio.sleep(5)
+
+        assert store.why_slow == "", "whoever is not read from cannot delete"
+        await store.delete(EIGHT)
+        await asyncio.sleep(5)
+        await add(store, 7, entry, payload(entry, 900))
+
+        assert len((await read_all(store, 7, 0, 1000)).payloads) == entry + 1
+        await store.stop()
+
+    with Machine() as machine:
+        machine.live(program)
+
+
+async def added_until_refused(store: Store) -> int:
+    """Add entries until there is no room, and tell the one that was refused."""
+    for entry in range(1000):
+        try:
+            await add(store, 7, entry, payload(entry, 900))
+        except NoRoom:
+            return entry
+    raise AssertionError("this is no small disk")
