@@ -20,6 +20,8 @@ from roost.types import EntryId, LedgerId, Position
 
 # Blocks are joined into pieces of about this size for one write.
 PIECE_BYTES: Final = 1 << 20
+# A block of this length is written by itself: copying it would cost more than a write.
+LONG_BYTES: Final = 64 << 10
 # How far ahead of its growth a log is reserved at most.
 AHEAD_BYTES_MAX: Final = 8 << 20
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -144,16 +146,21 @@ def _write_span(
     index.write_at(at, fill(present, entries, slots))
 
 
-def _pieces(blocks: list[Block], at: int) -> Iterator[tuple[int, bytes]]:
-    """Join blocks that stand one behind the other into pieces that are worth a write each."""
+def _pieces(blocks: list[Block], at: int) -> Iterator[tuple[int, Block]]:
+    """Join what is short and stands together into pieces that are worth a write each."""
     gathered: list[Block] = []
     size = 0
     for block in blocks:
-        gathered.append(block)
-        size += len(block)
-        if size >= PIECE_BYTES:
+        long = len(block) >= LONG_BYTES
+        if gathered and (long or size >= PIECE_BYTES):
             yield at, b"".join(gathered)
             at += size
             gathered, size = [], 0
+        if long:
+            yield at, block
+            at += len(block)
+        else:
+            gathered.append(block)
+            size += len(block)
     if gathered:
         yield at, b"".join(gathered)

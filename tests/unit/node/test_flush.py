@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from roost.host.posix import PosixDisk
 from roost.node.files import HEADER_BYTES, INDEX, LOG, header_problem
-from roost.node.flush import AHEAD_BYTES_MAX, PIECE_BYTES, Flusher
+from roost.node.flush import AHEAD_BYTES_MAX, LONG_BYTES, PIECE_BYTES, Flusher
 from roost.node.ledgers import Stored
 from roost.sim.drive import PowerLoss
 from roost.types import EntryId, LedgerId
@@ -27,6 +27,20 @@ from tests.unit.node.disks import (
 
 CRASHES = 40
 """More operations than the longest flush here has."""
+
+
+@pytest.mark.parametrize("long", [{0}, {2}, {0, 1}, {1, 2, 3}, {0, 2, 4}, set(range(5))], ids=str)
+def test_long_blocks_and_short_ones_stand_where_their_slots_say(
+    long: set[int], tmp_path: Path
+) -> None:
+    blocks = blocks_of(range(5)) | blocks_of(sorted(long), size=LONG_BYTES)
+    shelf = Shelf(PosixDisk(guarded=False), tmp_path).flush(blocks)
+
+    answer = shelf.read(0, 5)
+
+    assert answer.blocks == shelf.blocks
+    assert len(answer.blocks) == 5
+    assert not answer.suspects
 
 
 def test_what_is_flushed_is_read_and_the_rest_is_missing() -> None:
