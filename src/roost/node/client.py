@@ -18,7 +18,7 @@ from roost.errors import RoostError, Unavailable
 from roost.rpc.client import Connection
 from roost.types import NO_ENTRY, EntryId, Epoch, LedgerId
 from roost.wire import messages
-from roost.wire.entry import HEAD_BYTES, BadEntry, check_block, encode_head
+from roost.wire.entry import HEAD_BYTES, BadEntry, check_at, encode_head
 from roost.wire.frame import Frame
 from roost.wire.messages import (
     LEDGERS_MAX,
@@ -238,13 +238,13 @@ def _batch(ledger: LedgerId, frame: Frame) -> Batch:
     """Take the entries out of an answer, each checked."""
     entries = decode(frame.body, Entries)
     found: dict[EntryId, bytes | memoryview] = {}
-    suspects = entries.suspects
     blob = memoryview(frame.blob)
-    at = 0
+    first, before, at = entries.first, entries.before, 0
     try:
         while at < len(blob):
-            after = at + HEAD_BYTES + int.from_bytes(blob[at + 8 : at + 12], "little")
-            entry = _checked(blob[at:after], ledger, entries)
+            of_ledger, entry, after = check_at(blob, at)
+            if of_ledger != ledger or not first <= entry < before:
+                raise _not_asked_for(of_ledger, entry)
             found[entry] = blob[at + HEAD_BYTES : after]
             at = after
     except BadEntry as error:
@@ -255,16 +255,12 @@ def _batch(ledger: LedgerId, frame: Frame) -> Batch:
         first=entries.first,
         before=entries.before,
         found=found,
-        suspects=suspects,
+        suspects=entries.suspects,
         lac=entries.lac,
         last=entries.last,
         fenced=entries.fenced,
     )
 
 
-def _checked(block: memoryview, ledger: LedgerId, asked: Entries) -> EntryId:
-    """Check that a block holds, and is one that was asked for."""
-    of_ledger, entry, _ = check_block(block)
-    if of_ledger != ledger or not asked.first <= entry < asked.before:
-        raise BadEntry(f"entry {entry} of ledger {of_ledger} was not asked for")
-    return entry
+def _not_asked_for(ledger: LedgerId, entry: EntryId) -> BadEntry:
+    return BadEntry(f"entry {entry} of ledger {ledger} was not asked for")

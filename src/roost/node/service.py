@@ -19,7 +19,7 @@ from roost.node.views import Chunk
 from roost.rpc.session import Handler, Session
 from roost.types import Epoch
 from roost.wire import messages
-from roost.wire.entry import BadEntry, check_block
+from roost.wire.entry import HEAD_BYTES, BadEntry, check_at
 from roost.wire.frame import Frame
 from roost.wire.messages import (
     DONE,
@@ -44,7 +44,7 @@ class NodeService:
         self._add_to: Final = store.add
         self._status: Final = status
         self._peers: Final = peers
-        self._payload_bytes_max: Final = payload_bytes_max
+        self._block_bytes_max: Final = HEAD_BYTES + payload_bytes_max
         self.handlers: Final[Mapping[int, Handler]] = {
             messages.ADD: self._add,
             messages.READ: self._on_read,
@@ -62,13 +62,15 @@ class NodeService:
         _, flags, request, body, block = frame
         epoch, lac = decode_add(body)
         try:
-            ledger, entry, length = check_block(block)
+            ledger, entry, after = check_at(block, 0)
         except BadEntry as error:
             raise Invalid(f"the blob of an ADD is no entry: {error}") from error
-        if length > self._payload_bytes_max:
+        if after != len(block):
+            raise Invalid(f"an ADD of one entry, and {len(block) - after} bytes behind it")
+        if after > self._block_bytes_max:
             raise Invalid(
-                f"a payload of {length} bytes; this node takes {self._payload_bytes_max} "
-                "(payload_bytes_max)"
+                f"a payload of {after - HEAD_BYTES} bytes; this node takes "
+                f"{self._block_bytes_max - HEAD_BYTES} (payload_bytes_max)"
             )
         # By place, which is quicker than by name: ledger, entry, epoch, lac, block, recovery, sink
         # and tag.
