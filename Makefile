@@ -60,7 +60,7 @@ $(SYNCED): pyproject.toml uv.lock $(wildcard src/roost/*/*.pyx src/roost/*/*.h) 
 demo: $(SYNCED)  ## a tour of what Roost does today, on real files and real processes
 	$(BIN)/python -m demo
 
-check: $(SYNCED)  ## format, lint, types, imports, tidiness, unit tests, stories, 20 seeds: a minute
+check: $(SYNCED)  ## format, lint, types, imports, tidiness, unit tests, stories, 20 seeds: 80 s
 	$(HABITS)
 	$(BIN)/pytest -q -m 'not slow' --hypothesis-profile=quick \
 		tests/test_tidy.py tests/unit tests/scenarios

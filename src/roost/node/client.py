@@ -57,7 +57,6 @@ class NodeClient:
 
     def __init__(self, connection: Connection) -> None:
         self.connection: Final = connection
-        self._tags = 0
 
     # Adding
 

@@ -2,7 +2,7 @@
 
 Pure. A checkpoint is written often and most ledgers rest, so each one's row is kept and made anew
 only if it was touched. The promise: what a checkpoint says of a ledger is never ahead of what is
-in its files and the journal; that a fence or a close is in it early only makes it hold sooner.
+in its files and the durable part of the journal.
 """
 
 from bisect import bisect_right
