@@ -14,6 +14,7 @@ from roost.journal import recover
 from roost.journal.kept import Kept
 from roost.journal.record import DELETE, FENCE, Record
 from roost.journal.recover import JournalRecovery
+from roost.journal.service import Journal
 from roost.journal.writer import Writer
 from roost.node import flush, upkeep
 from roost.node.flush import Flush, Flusher
@@ -291,6 +292,20 @@ def ack_before_the_sync(patch: Patch) -> None:
     patch.setattr(Writer, "write", write)
 
 
+def alone_not_synced(patch: Patch) -> None:
+    """What the loop writes itself counts as stored when it is written."""
+    real_here, real_write = Journal._write_here, Writer.write
+
+    def write_here(self: Any, group: Any) -> None:
+        with pytest.MonkeyPatch.context() as meanwhile:
+            meanwhile.setattr(
+                Writer, "write", lambda self, parts, *, sync: real_write(self, parts, sync=not sync)
+            )
+            real_here(self, group)
+
+    patch.setattr(Journal, "_write_here", write_here)
+
+
 def sealed_segment_not_synced(patch: Patch) -> None:
     """A segment that is left for the next one is not synced."""
 
@@ -507,6 +522,7 @@ BUGS: Final = [
     Bug("checkpoint forgets the epoch", checkpoint_forgets("epoch", None), 100),
     Bug("deletions not remembered", deletions_not_remembered, 100),
     Bug("ack before the sync", ack_before_the_sync, 100),
+    Bug("alone, and not synced", alone_not_synced, 100),
     Bug("sealed segment not synced", sealed_segment_not_synced, 100),
     Bug("names of segments not synced", _lazy(Writer, folders=False), 100),
     Bug("failed sync tried again", failed_sync_tried_again, 800),

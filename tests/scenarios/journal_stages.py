@@ -29,7 +29,7 @@ class Syncs:
         self._group = SyncGroup(durable=0)
         self._written = 0
         self._synced = 0
-        self._in_flight = 0
+        self._in_flight: list[int] = []
 
     def check(self) -> None:
         """See that nothing is durable but what was written before a sync that succeeded."""
@@ -46,12 +46,12 @@ class Syncs:
 
     def begin(self) -> None:
         """Begin a sync of what is written."""
-        self._in_flight = self._written
+        self._in_flight.append(self._written)
         self._group.begin(self._written)
 
     def done(self) -> str:
-        """Learn that the sync succeeded."""
-        self._synced = self._in_flight
+        """Learn that the sync succeeded that began first."""
+        self._synced = self._in_flight.pop(0)
         return f"durable {self._group.done()}"
 
     def fail(self) -> str:

@@ -45,6 +45,12 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     record_bytes_max: int = HEADS_BYTES + PAYLOAD_BYTES_MAX
     """The longest record that is ever appended."""
 
+    ahead_bytes: int = 1 << 20
+    """From this size on what waits is handed over while a group before it is still written."""
+
+    quick_s: float = 0.5e-3
+    """A sync as quick as this may be waited for: the ways between threads take as long."""
+
     retry_s: float = 1.0
     """How long a journal without room waits before it tries again to make the next segment."""
 
@@ -134,7 +140,8 @@ class Plan:
         self._begin = begin
         self._seed = 0
         self._limit: Position = _NOWHERE
-        # What waits for the next group.
+        # What waits for the next group, and from where on.
+        self._taken = begin
         self._header: Header | None = None
         self._part_begin = begin
         self._pieces: list[bytes | memoryview] = []
@@ -175,11 +182,17 @@ class Plan:
             self._asleep = False
             self._wake()
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Tell how much `take` would give."""
+        return self.tail - self._taken
+
     def take(self) -> Group:
         """Give what was appended since, which the caller now writes."""
         self._end_part()
         group = Group(parts=tuple(self._parts), items=self._items, upto=self.tail)
         self._parts, self._items = [], []
+        self._taken = self.tail
         return group
 
     def rest(self) -> bool:

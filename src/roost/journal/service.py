@@ -5,24 +5,35 @@ removes old ones. The promises: `durable` hears of an item once everything up to
 the policy says, in the order of the calls, and never of one that was appended while that was
 written. After a failed write or sync nothing is ever called durable again, since the system has
 forgotten which pages it could not write; a full disk is no failure.
+
+What comes while a group is written is the next group. There are two exceptions, for the two ends of
+the load. Where much waits already, it is handed to the worker behind the group that is written, so
+that the disk need not wait for this thread. And a record that comes alone, from somebody who waits
+for it, is written by this thread itself where the last sync was quick: to hand it over and to be
+woken again would take as long as the sync. Who else comes meanwhile waits for one sync, as ever.
 """
 
 import asyncio
 import errno
+from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from roost.host.disk import Disk
 from roost.host.metrics import JournalMetrics
-from roost.host.random import Rng
+from roost.host.seams import Seams
 from roost.host.tasks import Worker
+from roost.journal.alone import Alone
 from roost.journal.chain import Opened, Segment
 from roost.journal.group import SyncGroup
 from roost.journal.kept import Kept
 from roost.journal.plan import Group, JournalSettings, Plan, Planned
 from roost.journal.writer import Writer
 from roost.types import Position
+
+AHEAD_MAX: Final = 2
+"""So many groups the worker has at most, the one that it writes included."""
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -36,13 +47,12 @@ class Journal:
 
     def __init__(
         self,
-        disk: Disk,
+        seams: Seams,
         worker: Worker,
         folder: Path,
         opened: Opened,
         *,
         settings: JournalSettings,
-        rng: Rng,
         uuid: bytes,
         durable: Callable[[list[Any]], None],
         failed: Callable[[list[Any], OSError], None],
@@ -53,9 +63,10 @@ class Journal:
         self.metrics: Final = JournalMetrics() if metrics is None else metrics
         self._loop: Final = asyncio.get_running_loop()
         self._worker: Final = worker
-        self._writer: Final = Writer(disk, folder, file_bytes=settings.file_bytes)
+        self._writer: Final = Writer(seams.disk, folder, file_bytes=settings.file_bytes)
         self._settings: Final = settings
-        self._rng: Final = rng
+        self._clock: Final = seams.clock
+        self._rng: Final = seams.rng
         self._durable: Final = durable
         self._failed: Final = failed
         self._plan: Final = Plan(
@@ -79,9 +90,12 @@ class Journal:
         self._sync_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
         self._error: OSError | None = None
-        self._in_flight = False
+        # Groups that the worker has; and what is to be done about those that it is done with.
+        self._handed = 0
+        self._written: Final[deque[Callable[[], None]]] = deque()
         self._due = False
         self._gathering = False
+        self._alone: Final = Alone(settings)
         self._closing = False
         self._started: Final = asyncio.Event()
         self._ended: Final = asyncio.Event()
@@ -164,36 +178,51 @@ class Journal:
         self._gathering = True
 
     def hurry(self) -> None:
-        """Begin to write what waits now, not at the end of this turn, if nothing is under way.
+        """Begin to write what waits now, not at the end of this turn.
 
         For whoever knows that nothing else comes in this turn: a turn of the loop takes as long as
         a good part of a sync.
         """
         self._gathering = False
+        # A loop that reads a lot gets to its other work late, and the disk must not wait for that.
+        self._hear()
         if self._due:
-            self._due = False
-            self._begin([])
+            if not self._alone.waited:  # or `_on_next_turn` does it
+                self._due = False
+                self._begin([])
+        elif 0 < self._handed < AHEAD_MAX and self._much_waits:
+            self._hand_over(self._plan.take())
+
+    @property
+    def _much_waits(self) -> bool:
+        return self._plan.waiting_bytes >= self._settings.ahead_bytes
 
     def _begin(self, done: list[Any]) -> None:
         """Write what waits, and hand back what was written before it."""
         if self._error is not None:
             self._fail(done)
             return
+        if self._handed and not self._much_waits:
+            # What waits goes along once the last of the groups that the worker has is done.
+            if done:
+                self._durable(done)
+            return
         group = self._plan.take()
+        if not done and not self._handed and self._alone.allows(group):
+            self._write_here(group)
+            return
         if group.parts or self._sync_due:
-            sync = self._settings.sync == "always" or self._sync_due
-            sync = sync or any(part.header is not None for part in group.parts)
-            self._sync_due = False
-            if sync:
-                self._group.begin(group.upto)
-            self._in_flight = True
             # Before the items are handed back, so that the disk has something to do meanwhile.
-            self._worker.start(self._write(group, sync=sync))
+            self._hand_over(group)
             if done:
                 self._durable(done)
             return
         if done or group.items:
             self._durable([*done, *group.items])
+        self._rest()
+
+    def _rest(self) -> None:
+        """Begin no more until something is appended; what was appended just now has its turn."""
         if not self._plan.rest():
             self._loop.call_soon(self._begin, [])
             return
@@ -201,29 +230,73 @@ class Journal:
         if self._closing:
             self._end()
 
+    def _hand_over(self, group: Group) -> None:
+        """Have the worker write a group, behind those that it has."""
+        sync = self._settings.sync == "always" or self._sync_due
+        sync = sync or any(part.header is not None for part in group.parts)
+        self._sync_due = False
+        if sync:
+            self._group.begin(group.upto)
+        self._handed += 1
+        self._worker.start(self._write(group, sync=sync))
+
     def _write(self, group: Group, *, sync: bool) -> Iterator[None]:
+        began = self._clock.now()
         try:
             yield from self._writer.write(group.parts, sync=sync)
         except OSError as error:
-            self._report(self._on_broken, error, group.items)
+            self._written.append(partial(self._on_broken, error, group.items))
         else:
-            self._report(self._on_written, group, sync)
+            took_s = self._clock.now() - began
+            self._written.append(partial(self._on_written, group, sync=sync, took_s=took_s))
+        self._report(self._hear)
 
-    def _on_written(self, group: Group, sync: bool) -> None:  # noqa: FBT001 (from `_report`)
-        self._in_flight = False
+    def _hear(self) -> None:
+        """Deal with the groups that the worker is done with."""
+        while self._written:
+            self._written.popleft()()
+
+    def _on_written(self, group: Group, *, sync: bool, took_s: float) -> None:
+        self._handed -= 1
         if self._error is not None:
             self._fail(group.items)
             return
         self._note_written(group, synced=sync)
-        self._stored = group.upto
         if sync:
-            self._plan.synced_before = Position(self._group.done())
+            self._alone.synced(took_s)
         elif self._settings.sync == "interval" and self._sync_timer is None:
             self._sync_timer = self._loop.call_later(self._settings.interval_s, self._on_sync_due)
         self._begin(group.items)
 
+    # Alone
+
+    def _write_here(self, group: Group) -> None:
+        """Write a group, and wait for its sync."""
+        self._alone.waited = True
+        self._loop.call_soon(self._on_next_turn)
+        self._group.begin(group.upto)
+        began = self._clock.now()
+        try:
+            for _ in self._writer.write(group.parts, sync=True):
+                pass
+        except OSError as error:
+            self._break(error)
+            self._fail(group.items)
+            return
+        self._alone.synced(self._clock.now() - began)
+        self._note_written(group, synced=True)
+        self._durable(group.items)
+        self._rest()
+
+    def _on_next_turn(self) -> None:
+        """Begin what has come since: it was not begun at once, so that all of it shares a sync."""
+        self._alone.waited = False
+        if self._due and not self._gathering:
+            self.hurry()
+
     def _note_written(self, group: Group, *, synced: bool) -> None:
-        """Keep count of the segments, and of what was done."""
+        """Keep count of the segments, and of what was done and is stored by it."""
+        self._stored = group.upto
         for part in group.parts:
             self._kept.on_written(part)
             self.metrics.records += len(part.pieces) // 2
@@ -232,6 +305,7 @@ class Journal:
         if synced:
             self.metrics.syncs += 1
             self.metrics.synced_bytes += group.upto - self._group.durable
+            self._plan.synced_before = Position(self._group.done())
 
     def _on_sync_due(self) -> None:
         self._sync_timer = None
@@ -241,7 +315,7 @@ class Journal:
     # What went wrong
 
     def _on_broken(self, error: OSError, items: list[Any]) -> None:
-        self._in_flight = False
+        self._handed -= 1
         self._break(error)
         self._fail(items)
 
@@ -261,9 +335,12 @@ class Journal:
     def _fail(self, items: list[Any]) -> None:
         """Hand back what will never be known to be durable."""
         assert self._error is not None, "something failed"
-        items = [*items, *self._plan.take().items]
+        if not self._handed:  # or the worker has some that come before these
+            items = [*items, *self._plan.take().items]
         if items:
             self._failed(items, self._error)
+        if self._handed:
+            return
         self._group.release()
         if self._closing:
             self._end()

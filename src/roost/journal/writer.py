@@ -1,4 +1,7 @@
-"""Writes the segment files of a journal. Only the journal's worker uses it, in steps.
+"""Writes the segment files of a journal, in steps, on the journal's worker.
+
+A group that needs no new segment may also be written by whoever owns the journal while the worker
+has none: making the next segment and removing old ones touch nothing that such a write touches.
 
 A segment is allocated whole under the name of one that is being made. With its first records it
 gets its header, is synced and renamed, and its folder synced: whatever has the name of a segment
@@ -38,6 +41,8 @@ class Writer:
         self._file: File | None = None
         # Where in that file the records end.
         self._stop = 0
+        # What went wrong for good: groups that were handed over by then must not be written.
+        self._error: OSError | None = None
 
     def make(self, number: int) -> Iterator[None]:
         """Have the next segment's space on the disk, or raise `OSError` and leave nothing."""
@@ -58,7 +63,19 @@ class Writer:
         self._made[number] = file
 
     def write(self, parts: Iterable[Part], *, sync: bool) -> Iterator[None]:
-        """Write what belongs together, and make it durable if that is asked for."""
+        """Write what belongs together, and make it durable if that is asked for.
+
+        Once it has raised, it raises the same for every other group.
+        """
+        if self._error is not None:
+            raise self._error
+        try:
+            yield from self._write(parts, sync=sync)
+        except OSError as error:
+            self._error = error
+            raise
+
+    def _write(self, parts: Iterable[Part], *, sync: bool) -> Iterator[None]:
         unsynced = True
         for part in parts:
             yield

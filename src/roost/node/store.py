@@ -108,12 +108,11 @@ class Store:
         self._backlog: Final = recovered.backlog
         self._applied = recovered.opened.begin
         self.journal: Final = Journal(
-            seams.disk,
+            seams,
             seams.tasks.worker("roost-journal"),
             folder / JOURNAL,
             recovered.opened,
             settings=settings.journal,
-            rng=seams.rng,
             uuid=uuid,
             durable=self._on_durable,
             failed=self._on_journal_failed,

@@ -102,12 +102,11 @@ class Life:
     async def open(self, opened: Opened) -> Journal:
         """Open the journal."""
         journal = Journal(
-            self.seams.disk,
+            self.seams,
             self.worker,
             FOLDER,
             opened,
             settings=self._settings,
-            rng=self.seams.rng,
             uuid=UUID,
             durable=self._on_durable,
             failed=self._on_failed,
@@ -187,6 +186,32 @@ class Lives:
 
     async def _nothing(self, life: Life) -> None:
         pass
+
+
+Act = Callable[[Life, Journal], Coroutine[Any, Any, None]]
+
+
+def play(
+    act: Act,
+    *,
+    settings: JournalSettings = SMALL,
+    faults: DiskFaults = HEALTHY,
+    before: Callable[[Lives], None] = lambda _: None,
+) -> Lives:
+    """Let a process do this with a new journal; the disk is there to be looked at."""
+    with Lives(3, faults, settings) as lives:
+
+        async def work(life: Life) -> None:
+            await act(life, await life.open((await life.recover()).opened))
+
+        before(lives)
+        assert lives.live(work)
+        return lives
+
+
+def add(journal: Journal, item: Any = None, size: int = 100, kind: int = ADD) -> Position:
+    """Append a record of this size."""
+    return journal.append(kind, 1, 0, encode_entry(7, 0, bytes(size - 76)), item)
 
 
 class Model:

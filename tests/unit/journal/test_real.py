@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import uvloop
 
+from roost.host.net import AsyncioNet
 from roost.host.posix import PosixDisk
-from roost.host.system import ThreadTasks, system_rng
+from roost.host.seams import Seams
+from roost.host.system import SystemClock, ThreadTasks, system_rng
 from roost.journal.chain import Opened
 from roost.journal.plan import JournalSettings
 from roost.journal.record import ADD
@@ -27,8 +29,14 @@ SIZES = (0, 100, 5000, 300_000)
 async def use(folder: Path) -> dict[int, bytes]:
     """Append in bursts over many segments, let go of some, and give what is left."""
     stored: list[int] = []
-    tasks = ThreadTasks()
-    worker = tasks.worker("journal")
+    seams = Seams(
+        clock=SystemClock(),
+        disk=PosixDisk(guarded=False),
+        net=AsyncioNet(),
+        rng=system_rng(),
+        tasks=ThreadTasks(),
+    )
+    worker = seams.tasks.worker("journal")
     blocks: dict[int, bytes] = {}
     changed = asyncio.Event()
 
@@ -40,12 +48,11 @@ async def use(folder: Path) -> dict[int, bytes]:
         raise AssertionError(f"{items} failed: {error}")
 
     journal = Journal(
-        PosixDisk(guarded=False),
+        seams,
         worker,
         folder,
         Opened(),
         settings=JournalSettings(segment_bytes=2 << 20, record_bytes_max=512 << 10),
-        rng=system_rng(),
         uuid=UUID,
         durable=durable,
         failed=failed,

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
@@ -11,37 +10,20 @@ import pytest
 from roost.errors import Closed, NoRoom, Unavailable
 from roost.journal.chain import Opened
 from roost.journal.plan import JournalSettings
-from roost.journal.record import ADD, FENCE
+from roost.journal.record import FENCE
 from roost.journal.service import Journal
 from roost.sim.faults import DiskFaults
 from roost.types import Position
-from roost.wire.entry import encode_entry
-from tests.unit.journal.lives import FOLDER, HEALTHY, SALVAGE, SMALL, Life, Lives, read
-
-Act = Callable[[Life, Journal], Coroutine[Any, Any, None]]
-
-
-def play(
-    act: Act,
-    *,
-    settings: JournalSettings = SMALL,
-    faults: DiskFaults = HEALTHY,
-    before: Callable[[Lives], None] = lambda _: None,
-) -> Lives:
-    """Let a process do this with a new journal; the disk is there to be looked at."""
-    with Lives(3, faults, settings) as lives:
-
-        async def work(life: Life) -> None:
-            await act(life, await life.open((await life.recover()).opened))
-
-        before(lives)
-        assert lives.live(work)
-        return lives
-
-
-def add(journal: Journal, item: Any = None, size: int = 100, kind: int = ADD) -> Position:
-    """Append a record of this size."""
-    return journal.append(kind, 1, 0, encode_entry(7, 0, bytes(size - 76)), item)
+from tests.unit.journal.lives import (
+    FOLDER,
+    HEALTHY,
+    SALVAGE,
+    Life,
+    Lives,
+    add,
+    play,
+    read,
+)
 
 
 def names(lives: Lives) -> list[str]:
@@ -259,14 +241,15 @@ def test_after_a_failed_write_or_sync_nothing_is_called_durable(operation: Any) 
         await life.until_told(1)
         lives[0].disk.fail_next(operation, ".journal.making", errno.EIO)
         add(journal, "under way")
+        add(journal, "with it")
         await asyncio.sleep(0)
         add(journal, "waiting")
         journal.barrier("barrier")
 
-        await life.until_told(4)
+        await life.until_told(5)
 
         assert life.stored == ["good"]
-        assert life.lost == ["under way", "waiting", "barrier"]
+        assert life.lost == ["under way", "with it", "waiting", "barrier"]
         assert [error.errno for error in life.errors] == [errno.EIO]
         assert "writing to the disk failed" in journal.failure
         assert journal.durable_before == 100

@@ -50,11 +50,12 @@ SETTINGS: Final = NodeSettings(
 
 EAGER: Final = msgspec.structs.replace(
     SETTINGS,
+    journal=msgspec.structs.replace(SETTINGS.journal, quick_s=0.0),
     limits=msgspec.structs.replace(
         SETTINGS.limits, memory_bytes_max=8000, journal_bytes_max=8 * SEGMENT_BYTES
     ),
 )
-"""Flushes all the time."""
+"""Flushes all the time, and never waits for a sync, so that time passes."""
 
 
 class PowerWent(Exception):

@@ -109,6 +109,8 @@ def _settings(rng: Random, payload_bytes_max: int) -> NodeSettings:
         journal=JournalSettings(
             segment_bytes=segment_bytes,
             reserve_bytes=reserve_bytes,
+            ahead_bytes=rng.choice([HEADS_BYTES, 500, 1 << 20]),
+            quick_s=rng.choice([0.0, 50e-6, 1.0]),
             record_bytes_max=HEADS_BYTES + payload_bytes_max,
             retry_s=0.05,
         ),
