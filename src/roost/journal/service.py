@@ -58,15 +58,12 @@ class Journal:
         failed: Callable[[list[Any], OSError], None],
         metrics: JournalMetrics | None = None,
     ) -> None:
-        self.failure = ""
-        """What went wrong for good, or ''."""
         self.metrics: Final = JournalMetrics() if metrics is None else metrics
         self._loop: Final = asyncio.get_running_loop()
         self._worker: Final = worker
         self._writer: Final = Writer(seams.disk, folder, file_bytes=settings.file_bytes)
         self._settings: Final = settings
-        self._clock: Final = seams.clock
-        self._rng: Final = seams.rng
+        self._seams: Final = seams
         self._durable: Final = durable
         self._failed: Final = failed
         self._plan: Final = Plan(
@@ -99,6 +96,11 @@ class Journal:
         self._closing = False
         self._started: Final = asyncio.Event()
         self._ended: Final = asyncio.Event()
+
+    @property
+    def failure(self) -> str:
+        """What went wrong for good, or ''."""
+        return "" if self._error is None else f"writing to the disk failed ({self._error})"
 
     @property
     def tail(self) -> Position:
@@ -241,13 +243,13 @@ class Journal:
         self._worker.start(self._write(group, sync=sync))
 
     def _write(self, group: Group, *, sync: bool) -> Iterator[None]:
-        began = self._clock.now()
+        began = self._seams.clock.now()
         try:
             yield from self._writer.write(group.parts, sync=sync)
         except OSError as error:
             self._written.append(partial(self._on_broken, error, group.items))
         else:
-            took_s = self._clock.now() - began
+            took_s = self._seams.clock.now() - began
             self._written.append(partial(self._on_written, group, sync=sync, took_s=took_s))
         self._report(self._hear)
 
@@ -275,7 +277,7 @@ class Journal:
         self._alone.waited = True
         self._loop.call_soon(self._on_next_turn)
         self._group.begin(group.upto)
-        began = self._clock.now()
+        began = self._seams.clock.now()
         try:
             for _ in self._writer.write(group.parts, sync=True):
                 pass
@@ -283,7 +285,7 @@ class Journal:
             self._break(error)
             self._fail(group.items)
             return
-        self._alone.synced(self._clock.now() - began)
+        self._alone.synced(self._seams.clock.now() - began)
         self._note_written(group, synced=True)
         self._durable(group.items)
         self._rest()
@@ -323,7 +325,6 @@ class Journal:
         """Stop for good: a write or a sync failed, and what it was about is not known."""
         if self._error is None:
             self._error = error
-            self.failure = f"writing to the disk failed ({error})"
             self._plan.stop(
                 f"the journal takes nothing any more: {self.failure}. Restart the node; it "
                 "looks at what is there.",
@@ -352,7 +353,7 @@ class Journal:
         if self._making or not self._plan.wants_segment:
             return
         self._making = True
-        segment = Planned(number=self._number, nonce=self._rng.getrandbits(64))
+        segment = Planned(number=self._number, nonce=self._seams.rng.getrandbits(64))
         self._worker.start(self._make(segment))
 
     def _make(self, segment: Planned) -> Iterator[None]:
