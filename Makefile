@@ -50,11 +50,12 @@ $(BOOT):
 	@touch $@
 
 $(SYNCED): pyproject.toml uv.lock $(wildcard src/roost/*/*.pyx src/roost/*/*.h) | $(BOOT)
-	@rm -f src/roost/segments/_kernel.*.so
+	@rm -f src/roost/*/_kernel.*.so
 	UV_PYTHON_DOWNLOADS=never .venv-boot/bin/uv sync --quiet --frozen --python '$(PYTHON)' \
-		--reinstall-package roost  # uv cannot tell when the kernel, which lies in src, is stale or gone
-	@ls src/roost/segments/_kernel.*.so >/dev/null 2>&1 && echo 'kernel: compiled' || echo \
-	'kernel: plain Python, since no C compiler made one: the same, slower (make clean venv tries again)'
+		--reinstall-package roost  # uv cannot tell when a kernel, which lies in src, is stale or gone
+	@ls src/roost/segments/_kernel.*.so src/roost/wire/_kernel.*.so >/dev/null 2>&1 && \
+	echo 'kernels: compiled' || echo \
+	'kernels: plain Python, since no C compiler made them: the same, slower (make clean venv tries again)'
 	@touch $@
 
 demo: $(SYNCED)  ## a tour of what Roost does today, on real files and real processes
@@ -86,6 +87,6 @@ bench: $(SYNCED)  ## measure one subject: make bench NAME=channel, QUICK=1 for a
 	$(BIN)/python -m bench $(NAME) $(if $(QUICK),--quick)
 
 clean:  ## remove everything that make has made, the environments too
-	rm -rf .venv .venv-boot build dist src/*.egg-info src/roost/*/*.so src/roost/segments/_kernel.c
+	rm -rf .venv .venv-boot build dist src/*.egg-info src/roost/*/*.so src/roost/*/_kernel.c
 	rm -rf .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

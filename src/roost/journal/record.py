@@ -20,14 +20,13 @@ entry, length and payload are bound to this record, and it to its segment and pl
 earlier file left on the disk, and a copy of a record inside of a payload, are never taken for one.
 """
 
-from struct import Struct
 from typing import Final
 
 import msgspec
 
 from roost.types import EntryId, Epoch, LedgerId, Position
-from roost.wire.checksum import crc32
 from roost.wire.entry import HEAD_BYTES as BLOCK_HEAD_BYTES
+from roost.wire.kernel import record_head
 
 ADD: Final = 1
 FENCE: Final = 2
@@ -41,10 +40,6 @@ MAGIC_BYTES: Final = MAGIC.to_bytes(4, "little")
 HEAD_BYTES: Final = 48
 HEADS_BYTES: Final = HEAD_BYTES + BLOCK_HEAD_BYTES
 CHECKED_FROM: Final = 8
-
-# Kind, flags and the zeros are one number here: it is quicker, and the bytes are the same.
-_FRONT: Final = Struct("<II").pack
-_REST: Final = Struct("<IIQQqq").pack
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -60,15 +55,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     block: bytes
 
 
-def encode_head(  # noqa: PLR0917 (on the hot path; names would cost as much as the checksums)
-    what: int,
-    position: int,
-    synced_before: int,
-    epoch: int,
-    lac: int,
-    block: bytes | memoryview,
-    seed: int,
-) -> bytes:
-    """Make the head that stands before a block; `what` is the kind, plus 256 for a write-back."""
-    rest = _REST(what, len(block), position, synced_before, epoch, lac)
-    return _FRONT(MAGIC, crc32(block[:BLOCK_HEAD_BYTES], crc32(rest, seed))) + rest
+encode_head: Final = record_head
+"""`encode_head(what, position, synced_before, epoch, lac, block, seed) -> bytes`
+
+Make the head that stands before a block; `what` is the kind, plus 256 for a write-back.
+"""

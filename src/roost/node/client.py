@@ -18,8 +18,9 @@ from roost.errors import RoostError, Unavailable
 from roost.rpc.client import Connection
 from roost.types import NO_ENTRY, EntryId, Epoch, LedgerId
 from roost.wire import messages
-from roost.wire.entry import HEAD_BYTES, BadEntry, check_at, encode_head
+from roost.wire.entry import BadEntry, check_at
 from roost.wire.frame import Frame
+from roost.wire.kernel import payloads
 from roost.wire.messages import (
     LEDGERS_MAX,
     READ_BYTES_MAX,
@@ -43,7 +44,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     first: EntryId
     before: EntryId
-    found: dict[EntryId, bytes | memoryview]
+    found: dict[EntryId, memoryview]
     """The payloads of the entries that are there and whole."""
 
     suspects: list[EntryId]
@@ -73,13 +74,8 @@ class NodeClient:
         recovery: bool = False,
     ) -> None:
         """Send an entry; `sink` hears by `tag` what became of it. The payload must not change."""
-        self.connection.add(
-            encode_add(epoch, lac),
-            (encode_head(ledger, entry, payload), payload),
-            sink,
-            tag,
-            RECOVERY if recovery else 0,
-        )
+        flags = RECOVERY if recovery else 0
+        self.connection.add_entry(flags, epoch, lac, ledger, entry, payload, sink, tag)
 
     def start_add_block(
         self,
@@ -236,20 +232,12 @@ class Outcome:
 def _batch(ledger: LedgerId, frame: Frame) -> Batch:
     """Take the entries out of an answer, each checked."""
     entries = decode(frame.body, Entries)
-    found: dict[EntryId, bytes | memoryview] = {}
-    blob = memoryview(frame.blob)
-    first, before, at = entries.first, entries.before, 0
-    try:
-        while at < len(blob):
-            of_ledger, entry, after = check_at(blob, at)
-            if of_ledger != ledger or not first <= entry < before:
-                raise _not_asked_for(of_ledger, entry)
-            found[entry] = blob[at + HEAD_BYTES : after]
-            at = after
-    except BadEntry as error:
+    found = payloads(frame.blob, ledger, entries.first, entries.before)
+    if found is None:
+        error = _what_is_wrong(ledger, entries, frame.blob)
         raise Unavailable(
             f"what the node sent of ledger {ledger} does not hold: {error}; ask another replica"
-        ) from error
+        )
     return Batch(
         first=entries.first,
         before=entries.before,
@@ -261,5 +249,13 @@ def _batch(ledger: LedgerId, frame: Frame) -> Batch:
     )
 
 
-def _not_asked_for(ledger: LedgerId, entry: EntryId) -> BadEntry:
-    return BadEntry(f"entry {entry} of ledger {ledger} was not asked for")
+def _what_is_wrong(ledger: LedgerId, entries: Entries, blob: bytes | memoryview) -> str:
+    """Say which block of an answer is not good, or does not belong there."""
+    at = 0
+    try:
+        while True:
+            of_ledger, entry, at = check_at(blob, at)
+            if of_ledger != ledger or not entries.first <= entry < entries.before:
+                return f"entry {entry} of ledger {of_ledger} was not asked for"
+    except BadEntry as error:
+        return str(error)

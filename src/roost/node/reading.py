@@ -16,17 +16,8 @@ from roost.node.files import INDEX, LOG, OpenFiles
 from roost.node.index import SLOT_BYTES, Run, plan, slot_offset
 from roost.node.ledgers import Stored
 from roost.types import EntryId, LedgerId
-from roost.wire.checksum import crc32
-from roost.wire.entry import (
-    CHECKED_FROM,
-    HEAD,
-    HEAD_BYTES,
-    MAGIC,
-    VERSION,
-    BadEntry,
-    check_entry,
-    decode_head,
-)
+from roost.wire.entry import HEAD_BYTES, BadEntry, check_entry, decode_head
+from roost.wire.kernel import holds
 
 SLOTS_MAX: Final = 4096
 """How many ids one piece of a read covers at most."""
@@ -118,7 +109,7 @@ def _read_run(log: File, ledger: LedgerId, run: Run) -> Iterator[Piece | EntryId
         piece = log.read_at(run.offset, run.size)
     except (OSError, OverflowError):  # a slot may say any offset
         piece = b""
-    if all_good(piece, ledger, run):
+    if len(piece) == run.size and holds(piece, ledger, run.first, run.before):
         yield Piece(first=run.first, count=len(run.sizes), blocks=piece)
         return
     offset = run.offset
@@ -126,31 +117,6 @@ def _read_run(log: File, ledger: LedgerId, run: Run) -> Iterator[Piece | EntryId
         block = _read_one(log, ledger, entry, offset)
         yield entry if block is None else Piece(first=entry, count=1, blocks=block)
         offset += size
-
-
-def all_good(piece: bytes, ledger: LedgerId, run: Run) -> bool:
-    """Check the blocks of a run, each from its first to its last byte."""
-    if len(piece) != run.size:
-        return False
-    view = memoryview(piece)
-    unpack, entry, at = HEAD.unpack_from, run.first, 0
-    for size in run.sizes:
-        magic, version, zero, crc, length, of_ledger, of_entry = unpack(piece, at)
-        after = at + size
-        if (
-            of_entry != entry
-            or of_ledger != ledger
-            # These stand before what the checksum covers.
-            or magic != MAGIC
-            or version != VERSION
-            or zero
-            or length + HEAD_BYTES != size
-            or crc32(view[at + CHECKED_FROM : after]) != crc
-        ):
-            return False
-        entry = EntryId(entry + 1)
-        at = after
-    return True
 
 
 def _read_one(log: File, ledger: LedgerId, entry: EntryId, offset: int) -> bytes | None:

@@ -21,6 +21,7 @@ from roost.types import Epoch
 from roost.wire import messages
 from roost.wire.entry import HEAD_BYTES, BadEntry, check_at
 from roost.wire.frame import Frame
+from roost.wire.kernel import read_add
 from roost.wire.messages import (
     DONE,
     ENTRIES,
@@ -60,16 +61,14 @@ class NodeService:
 
     def _add(self, session: Session, frame: Frame) -> None:
         _, flags, request, body, block = frame
-        epoch, lac = decode_add(body)
-        try:
-            ledger, entry, after = check_at(block, 0)
-        except BadEntry as error:
-            raise Invalid(f"the blob of an ADD is no entry: {error}") from error
-        if after != len(block):
-            raise Invalid(f"an ADD of one entry, and {len(block) - after} bytes behind it")
-        if after > self._block_bytes_max:
+        add = read_add(body, block)
+        if add is None:
+            raise _what_is_wrong(body, block)
+        ledger, entry, epoch, lac = add
+        size = len(block)
+        if size > self._block_bytes_max:
             raise Invalid(
-                f"a payload of {after - HEAD_BYTES} bytes; this node takes "
+                f"a payload of {size - HEAD_BYTES} bytes; this node takes "
                 f"{self._block_bytes_max - HEAD_BYTES} (payload_bytes_max)"
             )
         # By place, which is quicker than by name: ledger, entry, epoch, lac, block, recovery, sink
@@ -174,6 +173,16 @@ def _entries(chunk: Chunk) -> Entries:
         fenced=None if chunk.fenced is None else Epoch(chunk.fenced),
         suspects=chunk.suspects,
     )
+
+
+def _what_is_wrong(body: bytes, block: bytes | memoryview) -> Invalid:
+    """Say why this is no ADD of one entry."""
+    decode_add(body)
+    try:
+        _, _, after = check_at(block, 0)
+    except BadEntry as error:
+        return Invalid(f"the blob of an ADD is no entry: {error}")
+    return Invalid(f"an ADD of one entry, and {len(block) - after} bytes behind it")
 
 
 def _nothing_of(chunk: Chunk) -> Chunk:

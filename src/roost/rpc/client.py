@@ -21,10 +21,21 @@ from roost.rpc.handshake import check_welcome
 from roost.rpc.limits import Limits
 from roost.rpc.output import Output
 from roost.rpc.receive import Receiver
+from roost.types import EntryId, Epoch, LedgerId
+from roost.wire.entry import HEAD_BYTES as BLOCK_HEAD_BYTES
 from roost.wire.errors import decode_error
-from roost.wire.frame import HELLO_BYTES_MAX, REQUEST_MASK, BadFrame, Frame, encode_head
+from roost.wire.frame import (
+    HEAD_BYTES,
+    HELLO_BYTES_MAX,
+    REQUEST_MASK,
+    BadFrame,
+    Frame,
+    encode_head,
+)
+from roost.wire.kernel import encode_add
 from roost.wire.messages import (
     ADD,
+    ADD_BODY,
     ADDED,
     ADDED_BODY,
     CANCEL,
@@ -44,6 +55,12 @@ from roost.wire.sink import Sink
 CLOSE_S: Final = 5.0
 FRAME_MEMORY_BYTES: Final = 256
 """What a frame takes besides what is in it, about."""
+
+ADD_HEAD_BYTES: Final = HEAD_BYTES + ADD_BODY.size + BLOCK_HEAD_BYTES
+"""What stands before the payload in the frame of an ADD."""
+
+SHORT_BYTES: Final = 1 << 10
+"""Upto this size a payload is copied behind its head: that is quicker than to send two pieces."""
 
 _LIMITS: Final = Limits()
 
@@ -116,18 +133,41 @@ class Connection(asyncio.BufferedProtocol):
         """Add an entry. Raises if it cannot even be sent; else the sink hears what became of it."""
         if self._why_over:
             self._raise_over()
-        blob_bytes = 0
-        for piece in blob:
-            blob_bytes += len(piece)
-        request = self._next
-        self._next = request + 1
-        if request in self._calls or request in self._adds or request > REQUEST_MASK:
-            request = self._free_request()
+        request = self._free_request()
+        blob_bytes = sum(map(len, blob))
         head = encode_head(ADD, request, body, blob_bytes, flags)
         if len(head) + blob_bytes > self.welcome.frame_bytes_max:
             self._raise_too_long(len(head) + blob_bytes)
         self._adds[request] = (sink, tag)
         self._output.add(head, blob, blob_bytes)
+
+    def add_entry(  # noqa: PLR0917 (by place, which is quicker than by name)
+        self,
+        flags: int,
+        epoch: Epoch,
+        lac: EntryId,
+        ledger: LedgerId,
+        entry: EntryId,
+        payload: bytes | memoryview,
+        sink: Sink,
+        tag: int,
+    ) -> None:
+        """Add an entry that is no block yet."""
+        if self._why_over:
+            self._raise_over()
+        size = len(payload)
+        if ADD_HEAD_BYTES + size > self.welcome.frame_bytes_max:
+            self._raise_too_long(ADD_HEAD_BYTES + size)
+        request = self._next
+        if request in self._calls or request in self._adds or request > REQUEST_MASK:
+            request = self._free_request()
+        self._next = request + 1
+        made = encode_add(request, flags, epoch, lac, ledger, entry, payload, SHORT_BYTES)
+        self._adds[request] = (sink, tag)
+        if size <= SHORT_BYTES:
+            self._output.add(made, (), 0)
+        else:
+            self._output.add(made, (payload,), size)
 
     async def drained(self) -> None:
         """Wait until most of what was asked is on its way; or the connection is lost."""

@@ -14,17 +14,8 @@ there gets memory of its own, which grows as the frame arrives and is read into 
 from collections.abc import Iterator
 from typing import Final
 
-from roost.wire.checksum import crc32
-from roost.wire.frame import (
-    CHECKED_FROM,
-    HEAD,
-    HEAD_BYTES,
-    LENGTH_BYTES,
-    Frame,
-    bad_checksum,
-    decode_frame,
-    frame_bytes,
-)
+from roost.wire.frame import HEAD_BYTES, Frame, decode_frame, frame_bytes
+from roost.wire.kernel import Frames
 
 BUFFER_BYTES: Final = 256 << 10
 LARGE_BYTES: Final = 64 << 10
@@ -33,18 +24,23 @@ LARGE_BYTES: Final = 64 << 10
 GROWTH: Final = 4
 """How many times as long as what has arrived the memory of a large frame may be."""
 
-_BODY_AT: Final = HEAD_BYTES - CHECKED_FROM
-
 
 class Receiver:
     """Collects what one peer sends."""
 
-    __slots__ = ("_at", "_buffer", "_chunk", "_frame_bytes_max", "_large", "_large_bytes", "_there")
+    __slots__ = (
+        "_buffer",
+        "_chunk",
+        "_frame_bytes_max",
+        "_frames",
+        "_large",
+        "_large_bytes",
+        "_there",
+    )
 
     def __init__(self, frame_bytes_max: int) -> None:
-        # The bytes in which frames are looked for, and where the next one begins.
-        self._chunk = b""
-        self._at = 0
+        # The bytes in which frames are looked for, and how far that has come.
+        self._look_in(b"", frame_bytes_max)
         # The large frame that is arriving, and how much of it is there.
         self._large: bytearray | None = None
         self._large_bytes = 0
@@ -53,7 +49,7 @@ class Receiver:
 
     def limit(self, frame_bytes_max: int) -> None:
         """Take frames of this size from now on."""
-        self._frame_bytes_max = frame_bytes_max
+        self._frame_bytes_max = self._frames.frame_bytes_max = frame_bytes_max
         self._buffer = memoryview(bytearray(min(frame_bytes_max, BUFFER_BYTES)))
 
     def room(self) -> memoryview:
@@ -68,8 +64,7 @@ class Receiver:
             self._there += size
         else:
             fresh = self._buffer[:size]
-            self._chunk = b"".join((self._chunk[self._at :], fresh))
-            self._at = 0
+            self._look_in(b"".join((self._chunk[self._frames.at :], fresh)), self._frame_bytes_max)
 
     def frames(self) -> Iterator[Frame]:
         """Hand out all frames that are there; `BadFrame` ends it all."""
@@ -81,30 +76,25 @@ class Receiver:
                 return
             whole, self._large = self._large, None
             yield decode_frame(whole)
-        unpack, make = HEAD.unpack_from, tuple.__new__
-        chunk, at = self._chunk, self._at
-        size = len(chunk)
-        while size - at >= HEAD_BYTES:
-            length, crc, kind, flags, body_bytes, request = unpack(chunk, at)
-            blob_at = at + HEAD_BYTES + body_bytes
-            end = at + LENGTH_BYTES + length
-            if end > size or end < blob_at or end - at > self._frame_bytes_max:
-                self._expect(frame_bytes(chunk[at : at + HEAD_BYTES], self._frame_bytes_max))
-                return
-            checked = chunk[at + CHECKED_FROM : blob_at]
-            if crc32(checked) != crc:
-                raise bad_checksum(kind, request)
-            self._at = at = end
-            # Past the named tuple's own __new__, which takes as long as the rest of this loop.
-            yield make(Frame, (kind, flags, request, checked[_BODY_AT:], chunk[blob_at:end]))
+        yield from self._frames
+        self._look_behind(self._chunk, self._frames.at)
 
-    def _expect(self, whole_bytes: int) -> None:
-        """Make ready for the rest of a frame, unless it is small enough to be copied once more."""
-        if whole_bytes > LARGE_BYTES:
-            begun = self._chunk[self._at :]
-            self._chunk, self._at = b"", 0
+    def _look_in(self, chunk: bytes, frame_bytes_max: int) -> None:
+        self._chunk = chunk
+        self._frames = Frames(chunk, 0, frame_bytes_max)
+
+    def _look_behind(self, chunk: bytes, at: int) -> None:
+        """See why there are no more frames: one has not arrived whole, or is bad."""
+        if len(chunk) - at < HEAD_BYTES:
+            return
+        whole_bytes = frame_bytes(chunk[at : at + HEAD_BYTES], self._frame_bytes_max)
+        if whole_bytes <= len(chunk) - at:
+            decode_frame(chunk[at : at + whole_bytes])  # raises what is wrong with it
+        elif whole_bytes > LARGE_BYTES:
+            # The rest is not copied once more, as that of a small one is.
+            self._look_in(b"", self._frame_bytes_max)
             self._large_bytes = whole_bytes
-            self._grow(begun, len(begun))
+            self._grow(chunk[at:], len(chunk) - at)
 
     def _grow(self, begun: bytes | bytearray, there: int) -> None:
         """Move a large frame to where there is more room for it."""

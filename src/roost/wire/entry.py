@@ -57,7 +57,7 @@ class Head(msgspec.Struct, frozen=True):
         return HEAD_BYTES + self.length
 
 
-def encode_head(ledger: int, entry: int, payload: bytes | memoryview) -> bytes:
+def encode_head(ledger: int, entry: int, payload: bytes | bytearray | memoryview) -> bytes:
     """Make what stands before a payload, which need not be copied for it."""
     length = len(payload)
     crc = crc32(payload, crc32(_CHECKED.pack(length, ledger, entry)))
