@@ -8,20 +8,22 @@
 Pure. The promises: what comes out does not depend on how the bytes were cut, and memory is bounded
 by what has arrived, whatever lengths a peer claims. There is one buffer, used again and again; what
 it holds is copied out once, and frames are slices of that copy. A frame that is large and not yet
-there gets memory of its own, which grows as the frame arrives and is read into directly.
+there gets memory of its own, which grows as the frame arrives and is read into directly. Where one
+was large the next one may be: its head is read by itself, so that all behind it can be read to
+where it stays.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
-from roost.wire.frame import HEAD_BYTES, Frame, decode_frame, frame_bytes
-from roost.wire.kernel import Frames
+from roost.wire.frame import HEAD_BYTES, BadFrame, Frame, decode_frame, frame_bytes
+from roost.wire.kernel import Frames, blank
 
 BUFFER_BYTES: Final = 256 << 10
 LARGE_BYTES: Final = 64 << 10
 """From this size on, a frame that has not arrived whole is not copied any more."""
 
-GROWTH: Final = 4
+GROWTH: Final = 8
 """How many times as long as what has arrived the memory of a large frame may be."""
 
 
@@ -35,6 +37,7 @@ class Receiver:
         "_frames",
         "_large",
         "_large_bytes",
+        "_room",
         "_there",
     )
 
@@ -51,20 +54,27 @@ class Receiver:
         """Take frames of this size from now on."""
         self._frame_bytes_max = self._frames.frame_bytes_max = frame_bytes_max
         self._buffer = memoryview(bytearray(min(frame_bytes_max, BUFFER_BYTES)))
+        # As much of it as is filled with the next read.
+        self._room = self._buffer
 
     def room(self) -> memoryview:
         """Give the place where what comes next belongs; it is never empty."""
         if self._large is None:
-            return self._buffer
+            return self._room
         return memoryview(self._large)[self._there :]
 
     def took(self, size: int) -> None:
         """Note that so many bytes were written where `room` said."""
         if self._large is not None:
             self._there += size
+            return
+        fresh = self._buffer[:size]
+        self._room = self._buffer
+        chunk, at = self._chunk, self._frames.at
+        if at == len(chunk) and (whole_bytes := self._large_one(fresh)):
+            self._begin(whole_bytes, fresh)
         else:
-            fresh = self._buffer[:size]
-            self._look_in(b"".join((self._chunk[self._frames.at :], fresh)), self._frame_bytes_max)
+            self._look_in(b"".join((chunk[at:], fresh)), self._frame_bytes_max)
 
     def frames(self) -> Iterator[Frame]:
         """Hand out all frames that are there; `BadFrame` ends it all."""
@@ -75,6 +85,7 @@ class Receiver:
                 self._grow(self._large, self._there)
                 return
             whole, self._large = self._large, None
+            self._room = self._buffer[:HEAD_BYTES]
             yield decode_frame(whole)
         yield from self._frames
         self._look_behind(self._chunk, self._frames.at)
@@ -92,13 +103,27 @@ class Receiver:
             decode_frame(chunk[at : at + whole_bytes])  # raises what is wrong with it
         elif whole_bytes > LARGE_BYTES:
             # The rest is not copied once more, as that of a small one is.
-            self._look_in(b"", self._frame_bytes_max)
-            self._large_bytes = whole_bytes
-            self._grow(chunk[at:], len(chunk) - at)
+            self._begin(whole_bytes, memoryview(chunk)[at:])
 
-    def _grow(self, begun: bytes | bytearray, there: int) -> None:
+    def _large_one(self, fresh: memoryview) -> int:
+        """Tell the length of the large frame that these bytes begin; 0 if there is none to see."""
+        if len(fresh) < HEAD_BYTES:
+            return 0
+        try:
+            whole_bytes = frame_bytes(fresh, self._frame_bytes_max)
+        except BadFrame:  # `frames` finds that too
+            return 0
+        return whole_bytes if whole_bytes > max(LARGE_BYTES, len(fresh)) else 0
+
+    def _begin(self, whole_bytes: int, begun: memoryview) -> None:
+        """Collect a large frame where it stays."""
+        self._look_in(b"", self._frame_bytes_max)
+        self._large_bytes = whole_bytes
+        self._grow(begun, len(begun))
+
+    def _grow(self, begun: memoryview | bytearray, there: int) -> None:
         """Move a large frame to where there is more room for it."""
         # Never resized in place: a transport may still hold a view of it.
-        self._large = bytearray(min(self._large_bytes, max(GROWTH * there, BUFFER_BYTES)))
-        self._large[:there] = begun
+        self._large = blank(min(self._large_bytes, max(GROWTH * there, BUFFER_BYTES)))
+        memoryview(self._large)[:there] = begun
         self._there = there

@@ -10,6 +10,7 @@ Which of many things is wrong, and how that is said, is decided in Python, where
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.sequence cimport PySequence_GetSlice
@@ -23,8 +24,10 @@ cdef extern from "_kernel.h" nogil:
         ADD_BODY
         ADD_HEAD
         BLOCK_HEAD
+        BLOCK_MAX
         FRAME_HEAD
         RECORD_HEAD
+        SLOT_BYTES
     struct frame:
         uint64_t bytes
     struct block:
@@ -33,6 +36,7 @@ cdef extern from "_kernel.h" nogil:
         uint64_t bytes
     uint64_t ENTRY_MAX
     void crc_prepare()
+    uint32_t get_le32(const uint8_t *at)
     uint64_t get_le64(const uint8_t *at)
     int frame_read(const uint8_t *at, uint64_t size, uint64_t size_max, frame *found)
     int block_read(const uint8_t *at, uint64_t size, block *found)
@@ -88,6 +92,13 @@ cdef class Frames:
         return made
 
 
+def blank(Py_ssize_t size):
+    """Give memory that is about to be written; what is in it means nothing."""
+    if size < 0:
+        raise ValueError("negative count")
+    return PyByteArray_FromStringAndSize(NULL, size)
+
+
 def read_add(bytes body not None, blob):
     """Give ledger, entry, epoch and LAC of an ADD if all of it is good, its one block too."""
     cdef const uint8_t *at = <const uint8_t *>PyBytes_AS_STRING(body)
@@ -118,6 +129,32 @@ def holds(bytes blocks not None, uint64_t ledger, uint64_t first, uint64_t befor
     with nogil:
         good = blocks_follow(at, size, ledger, first, before)
     return good
+
+
+def adjacent(bytes slots not None, Py_ssize_t at, uint64_t bytes_max):
+    """Give the lengths of the blocks from a slot on that stand one behind the other in their log.
+
+    They end before a slot that can be none, and before there are more than `bytes_max` bytes; the
+    first one is not looked at.
+    """
+    cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(slots)
+    cdef Py_ssize_t stop = PyBytes_GET_SIZE(slots)
+    cdef list sizes = []
+    cdef uint64_t size, end
+    if not 0 <= at <= stop - SLOT_BYTES:
+        raise ValueError(f"{at} is no slot in {stop} bytes")
+    end = get_le64(start + at)
+    while True:
+        size = get_le32(start + at + 8)
+        sizes.append(size)
+        bytes_max -= min(size, bytes_max)
+        end += size
+        at += SLOT_BYTES
+        if at > stop - SLOT_BYTES or get_le64(start + at) != end:
+            return sizes
+        size = get_le32(start + at + 8)
+        if size > bytes_max or not BLOCK_HEAD <= size <= BLOCK_MAX:
+            return sizes
 
 
 def payloads(blocks, uint64_t ledger, uint64_t first, uint64_t before):

@@ -15,6 +15,8 @@ except ImportError:
 COMPILED: Final = chosen.__name__ == "roost.wire._kernel"
 
 Frames = chosen.Frames
+adjacent = chosen.adjacent
+blank = chosen.blank
 encode_add = chosen.encode_add
 holds = chosen.holds
 payloads = chosen.payloads

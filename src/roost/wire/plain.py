@@ -13,6 +13,7 @@ from roost.types import EntryId, Epoch, LedgerId
 from roost.wire.checksum import crc32
 from roost.wire.entry import (
     ENTRY_ID_MAX,
+    PAYLOAD_BYTES_MAX,
     BadEntry,
     check_at,
 )
@@ -35,6 +36,8 @@ _ADD_HEAD_BYTES: Final = HEAD_BYTES + _ADD_BODY.size + BLOCK_HEAD_BYTES
 _RECORD_MAGIC: Final = 0x6A526F7E
 _RECORD_FRONT: Final = struct.Struct("<II")
 _RECORD_REST: Final = struct.Struct("<IIQQqq")
+_SLOT: Final = struct.Struct("<QII")
+_BLOCK_BYTES_MAX: Final = BLOCK_HEAD_BYTES + PAYLOAD_BYTES_MAX
 _EPOCH_MAX: Final = (1 << 63) - 1
 _UINT32_MAX: Final = (1 << 32) - 1
 _UINT64_MAX: Final = (1 << 64) - 1
@@ -78,6 +81,11 @@ class Frames:
             yield make(Frame, (kind, flags, request, checked[_BODY_AT:], chunk[blob_at:end]))
 
 
+def blank(size: int) -> bytearray:
+    """Give memory that is about to be written; what is in it means nothing."""
+    return bytearray(size)
+
+
 def read_add(body: bytes, blob: Readable) -> tuple[LedgerId, EntryId, Epoch, EntryId] | None:
     """Give ledger, entry, epoch and LAC of an ADD if all of it is good, its one block too."""
     if len(body) != _ADD_BODY.size:
@@ -106,6 +114,29 @@ def holds(blocks: bytes, ledger: int, first: int, before: int) -> bool:
     except BadEntry:
         return False
     return at == len(view) and entry == before
+
+
+def adjacent(slots: bytes, at: int, bytes_max: int) -> list[int]:
+    """Give the lengths of the blocks from a slot on that stand one behind the other in their log.
+
+    They end before a slot that can be none, and before there are more than `bytes_max` bytes; the
+    first one is not looked at.
+    """
+    _are_fitting(bytes_max)
+    if not 0 <= at <= len(slots) - _SLOT.size:
+        raise ValueError(f"{at} is no slot in {len(slots)} bytes")
+    end, size, _ = _SLOT.unpack_from(slots, at)
+    sizes: list[int] = []
+    while True:
+        sizes.append(size)
+        bytes_max -= size
+        end = (end + size) & _UINT64_MAX
+        at += _SLOT.size
+        if at > len(slots) - _SLOT.size:
+            return sizes
+        offset, size, _ = _SLOT.unpack_from(slots, at)
+        if offset != end or size > bytes_max or not BLOCK_HEAD_BYTES <= size <= _BLOCK_BYTES_MAX:
+            return sizes
 
 
 def payloads(
