@@ -23,6 +23,7 @@ import msgspec
 
 from roost.types import EntryId
 from roost.wire.entry import HEAD_BYTES, PAYLOAD_BYTES_MAX
+from roost.wire.kernel import adjacent
 
 SLOT: Final = Struct("<QII")
 SLOT_BYTES: Final = SLOT.size
@@ -31,6 +32,9 @@ _CRC_OF: Final = itemgetter(slice(4, 8))
 FILE_HEADER_BYTES: Final = 64
 # Two runs of ids that are no farther apart are written as one; what stands between them is kept.
 GAP_MAX: Final = 64
+RUN_BYTES_MAX: Final = 252 << 10
+"""How long a run of several entries may be. It is read, checked and sent as one piece: so much
+stays in a processor's cache, and a receiver has memory at once for it and what stands before it."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -103,25 +107,29 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(slots: bytes, first: EntryId, *, bytes_max: int) -> Plan:
-    """Read slots from an id on. At least one entry is taken, then as many as fit `bytes_max`."""
+    """Read slots from an id on. At least one entry is taken, then what fits `bytes_max`."""
     found: list[Run] = []
     missing: list[EntryId] = []
     bad: list[EntryId] = []
     taken, end = 0, -1
-    entry = first
-    for offset, size, crc in SLOT.iter_unpack(slots):
+    entry, at = first, 0
+    while at < len(slots):
+        offset, size, crc = SLOT.unpack_from(slots, at)
+        sizes = [size]
         if offset == 0 and size == 0 and crc == 0:
             missing.append(entry)
         elif not HEAD_BYTES <= size <= HEAD_BYTES + PAYLOAD_BYTES_MAX:
             bad.append(entry)
         else:
-            if taken and taken + size > bytes_max:
+            # Where a run ended because it was long enough, what goes on is worth another long one.
+            goes_on = offset == end and found[-1].before == entry
+            if taken and max(size, RUN_BYTES_MAX * goes_on) > bytes_max - taken:
                 break
-            taken += size
-            if offset == end and found[-1].before == entry:
-                found[-1].sizes.append(size)
-            else:
-                found.append(Run(first=entry, sizes=[size], offset=offset))
-            end = offset + size
-        entry = EntryId(entry + 1)
+            sizes = adjacent(slots, at, min(RUN_BYTES_MAX, bytes_max - taken))
+            run = Run(first=entry, sizes=sizes, offset=offset)
+            found.append(run)
+            taken += run.size
+            end = offset + run.size
+        entry = EntryId(entry + len(sizes))
+        at += SLOT_BYTES * len(sizes)
     return Plan(runs=found, missing=missing, bad=bad, before=entry)

@@ -5,19 +5,21 @@ came, with no task for each; whatever has to wait runs as a task of its connecti
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from roost.errors import Invalid
+from roost.node.index import RUN_BYTES_MAX
 from roost.node.ledgers import Add
 from roost.node.peer import Peers
+from roost.node.reading import Piece
 from roost.node.status import Status
 from roost.node.store import Store
 from roost.node.views import Chunk
 from roost.rpc.session import Handler, Session
-from roost.types import Epoch
+from roost.types import EntryId, Epoch
 from roost.wire import messages
 from roost.wire.entry import HEAD_BYTES, BadEntry, check_at
 from roost.wire.frame import Frame
@@ -105,9 +107,12 @@ class NodeService:
                         ledger=read.ledger, first=chunk.before, upto=read.upto, bytes_max=left
                     )
                     coming = asyncio.ensure_future(self._store.read(read))
-                blocks = [piece.blocks for piece in chunk.pieces]
-                body = encode(_entries(chunk))
-                session.reply(request, ENTRIES, body, blocks, MORE if more else 0)
+                for each in cut(chunk):
+                    blocks = [piece.blocks for piece in each.pieces]
+                    last = each.before == chunk.before and not more
+                    session.reply(
+                        request, ENTRIES, encode(_entries(each)), blocks, 0 if last else MORE
+                    )
                 await session.drained()
         finally:
             coming.cancel()
@@ -183,6 +188,25 @@ def _what_is_wrong(body: bytes, block: bytes | memoryview) -> Invalid:
     except BadEntry as error:
         return Invalid(f"the blob of an ADD is no entry: {error}")
     return Invalid(f"an ADD of one entry, and {len(block) - after} bytes behind it")
+
+
+def cut(chunk: Chunk) -> Iterator[Chunk]:
+    """Cut a chunk into what makes good frames: long enough to be worth one, and no longer."""
+    first, pieces, size = chunk.first, list[Piece](), 0
+    for piece in chunk.pieces:
+        size += len(piece.blocks)
+        if pieces and size > RUN_BYTES_MAX:
+            yield _part(chunk, first, piece.first, pieces)
+            first, pieces, size = piece.first, [], len(piece.blocks)
+        pieces.append(piece)
+    yield _part(chunk, first, chunk.before, pieces)
+
+
+def _part(chunk: Chunk, first: EntryId, before: EntryId, pieces: list[Piece]) -> Chunk:
+    suspects = [entry for entry in chunk.suspects if first <= entry < before]
+    return msgspec.structs.replace(
+        chunk, first=first, before=before, pieces=pieces, suspects=suspects
+    )
 
 
 def _nothing_of(chunk: Chunk) -> Chunk:
