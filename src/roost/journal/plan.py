@@ -160,7 +160,7 @@ class Plan:
     ) -> Position:
         """Give a record its place, and have it written with the next group."""
         begin = self.tail
-        end = begin + HEAD_BYTES + len(block)
+        end: Any = begin + HEAD_BYTES + len(block)  # a call of `Position` costs as much as the sum
         if end > self._limit:
             self._think(kind, end)
         pieces = self._pieces
@@ -168,7 +168,7 @@ class Plan:
         pieces.append(encode_head(what, begin, self.synced_before, epoch, lac, block, self._seed))
         pieces.append(block)
         self._items.append(item)
-        self.tail = Position(end)
+        self.tail = end
         if self._asleep:
             self._asleep = False
             self._wake()

@@ -80,9 +80,11 @@ class Flusher:
             index.write_at(0, encode_header(flush.ledger, INDEX))
         slots = make_slots(blocks, begin)
         yield
+        at = 0
         for span in spans(entries):
-            _write_span(index, span, slots[: len(span)], known=flush.stored.highest)
-            del slots[: len(span)]
+            until = at + len(span) * SLOT_BYTES
+            _write_span(index, span, slots[at:until], known=flush.stored.highest)
+            at = until
             yield
         index.sync()
         if not flush.stored.log_end:
@@ -136,9 +138,7 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _FULL
 
 
-def _write_span(
-    index: File, entries: Sequence[EntryId], slots: Sequence[bytes], *, known: EntryId
-) -> None:
+def _write_span(index: File, entries: Sequence[EntryId], slots: bytes, *, known: EntryId) -> None:
     """Write the slots of a span, keeping those in between."""
     at = slot_offset(entries[0])
     size = (entries[-1] - entries[0] + 1) * SLOT_BYTES

@@ -14,8 +14,7 @@ the entry that was asked for.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
-from operator import itemgetter
+from itertools import pairwise
 from struct import Struct
 from typing import Final
 
@@ -23,12 +22,10 @@ import msgspec
 
 from roost.types import EntryId
 from roost.wire.entry import HEAD_BYTES, PAYLOAD_BYTES_MAX
-from roost.wire.kernel import adjacent
+from roost.wire.kernel import adjacent, slots
 
 SLOT: Final = Struct("<QII")
 SLOT_BYTES: Final = SLOT.size
-_PACK: Final = Struct("<QI4s").pack
-_CRC_OF: Final = itemgetter(slice(4, 8))
 FILE_HEADER_BYTES: Final = 64
 # Two runs of ids that are no farther apart are written as one; what stands between them is kept.
 GAP_MAX: Final = 64
@@ -73,23 +70,22 @@ def spans(entries: Sequence[EntryId]) -> Iterator[Sequence[EntryId]]:
     yield entries[start:]
 
 
-def make_slots(blocks: Sequence[bytes | memoryview], offset: int) -> list[bytes]:
-    """Make the slots of blocks that stand one behind the other from a log offset on."""
-    # The CRC-32 stands in a block as it does in a slot.
-    sizes = [*map(len, blocks)]
-    crcs = map(bytes, map(_CRC_OF, blocks))
-    return [*map(_PACK, accumulate(sizes, initial=offset), sizes, crcs)]
+make_slots: Final = slots
+"""`make_slots(blocks, offset) -> bytes`
+
+Make the slots of blocks that stand one behind the other from a log offset on.
+"""
 
 
-def fill(present: bytes, entries: Sequence[EntryId], slots: Sequence[bytes]) -> bytes:
+def fill(present: bytes, entries: Sequence[EntryId], slots: bytes) -> bytes:
     """Put slots over those that a span has; `present` may be shorter than the span."""
     first, size = entries[0], (entries[-1] - entries[0] + 1) * SLOT_BYTES
-    if len(entries) * SLOT_BYTES == size:
-        return b"".join(slots)
+    if len(slots) == size:
+        return slots
     span = bytearray(present.ljust(size, b"\0"))
-    for entry, slot in zip(entries, slots, strict=True):
-        at = (entry - first) * SLOT_BYTES
-        span[at : at + SLOT_BYTES] = slot
+    for number, entry in enumerate(entries):
+        at, of = (entry - first) * SLOT_BYTES, number * SLOT_BYTES
+        span[at : at + SLOT_BYTES] = slots[of : of + SLOT_BYTES]
     return bytes(span)
 
 

@@ -210,22 +210,27 @@ class Ledger:
 
     def apply(self, add: Add, position: Position) -> None:
         """Note that an entry, journaled at a position, is durable: it may be read."""
-        del self.pending[add.entry]
-        self._keep(add.entry, add.lac, position, add.block)
-
-    def _keep(self, entry: EntryId, lac: EntryId, position: Position, block: Block) -> None:
-        self.memtable[entry] = block
+        entry = add.entry
+        del self.pending[entry]
+        self.memtable[entry] = add.block
         if self.oldest is None:
             self.oldest = position
         if entry > self.highest:  # noqa: PLR1730 (a call costs much more)
             self.highest = entry
+        lac = add.lac
         if lac > self.lac:  # noqa: PLR1730 (a call costs much more)
             self.lac = lac
 
     def replay(self, entry: EntryId, lac: EntryId, position: Position, block: Block) -> None:
         """Take an entry from the journal after a restart."""
+        self.memtable[entry] = block
+        if self.oldest is None:
+            self.oldest = position
         self._newest = max(self._newest, entry)
-        self._keep(entry, lac, position, block)
+        if entry > self.highest:  # noqa: PLR1730 (a call costs much more)
+            self.highest = entry
+        if lac > self.lac:  # noqa: PLR1730 (a call costs much more)
+            self.lac = lac
 
     def freeze(self) -> dict[EntryId, Block]:
         """Begin a flush: give all that it has to store."""

@@ -75,7 +75,7 @@ class NodeService:
             )
         # By place, which is quicker than by name: ledger, entry, epoch, lac, block, recovery, sink
         # and tag.
-        recovery = bool(flags & RECOVERY)
+        recovery = flags & RECOVERY != 0
         self._add_to(Add(ledger, entry, epoch, lac, block, recovery, session, request))
 
     # Reading

@@ -97,6 +97,7 @@ class Session(asyncio.BufferedProtocol):
         self.peer = Peer(role="", name="", address="")
         self._offer = offer
         self._limits = offer.limits
+        self._held_bytes_max = offer.limits.held_bytes_max
         self._on_began = began
         self._on_ended = ended
         self._handlers: Mapping[int, Handler] = {}
@@ -192,7 +193,7 @@ class Session(asyncio.BufferedProtocol):
     def hold(self, size: int) -> None:
         """Count bytes that this peer keeps us from using otherwise, besides those of requests."""
         self._held += size
-        if self._held > self._limits.held_bytes_max:
+        if self._held > self._held_bytes_max:
             self._pause(_HELD)
 
     def let_go(self, size: int) -> None:
@@ -289,7 +290,7 @@ class Session(asyncio.BufferedProtocol):
             raise BadFrame(f"a request has the id {request}, which is taken")
         self._under_way[request] = size = REQUEST_BYTES + len(blob)
         self._held += size
-        if self._held > self._limits.held_bytes_max:
+        if self._held > self._held_bytes_max:
             self._pause(_HELD)
         try:
             self._authorize(self.peer, kind, frame)
@@ -420,7 +421,7 @@ class Session(asyncio.BufferedProtocol):
 
     def _ease(self) -> None:
         """See whether what was waited for has come."""
-        if self._held <= self._limits.held_bytes_max // 2:
+        if self._held <= self._held_bytes_max // 2:
             self._unpause(_HELD)
         if self._pauses & _ENDING and not self._under_way:
             # The last answer is still on its way to the output.

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias, final
 
 from roost.types import EntryId, Epoch, LedgerId
@@ -40,3 +40,4 @@ def record_head(
     block: _Readable,
     seed: int,
 ) -> bytes: ...
+def slots(blocks: Sequence[_Readable], offset: int) -> bytes: ...

@@ -13,7 +13,12 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromObject
-from cpython.sequence cimport PySequence_GetSlice
+from cpython.sequence cimport (
+    PySequence_Fast,
+    PySequence_Fast_GET_ITEM,
+    PySequence_Fast_GET_SIZE,
+    PySequence_GetSlice,
+)
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -38,6 +43,8 @@ cdef extern from "_kernel.h" nogil:
     void crc_prepare()
     uint32_t get_le32(const uint8_t *at)
     uint64_t get_le64(const uint8_t *at)
+    void put_le32(uint8_t *at, uint32_t value)
+    void put_le64(uint8_t *at, uint64_t value)
     int frame_read(const uint8_t *at, uint64_t size, uint64_t size_max, frame *found)
     int block_read(const uint8_t *at, uint64_t size, block *found)
     int blocks_follow(
@@ -235,5 +242,26 @@ def record_head(
             lac, <const uint8_t *>view.buf, seed
         )
     finally:
+        PyBuffer_Release(&view)
+    return made
+
+
+def slots(blocks, uint64_t offset):
+    """Make the slots of blocks that stand one behind the other from an offset of their log on."""
+    cdef object items = PySequence_Fast(blocks, "blocks are given as a sequence")
+    cdef Py_ssize_t count = PySequence_Fast_GET_SIZE(items)
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, count * SLOT_BYTES)
+    cdef uint8_t *at = <uint8_t *>PyBytes_AS_STRING(made)
+    cdef Py_buffer view
+    for i in range(count):
+        look(&view, <object>PySequence_Fast_GET_ITEM(items, i))
+        if not BLOCK_HEAD <= view.len <= BLOCK_MAX:
+            PyBuffer_Release(&view)
+            raise ValueError(f"{view.len} bytes are no block")
+        put_le64(at, offset)
+        put_le32(at + 8, <uint32_t>view.len)
+        memcpy(at + 12, <const uint8_t *>view.buf + 4, 4)
+        offset += view.len
+        at += SLOT_BYTES
         PyBuffer_Release(&view)
     return made

@@ -22,3 +22,4 @@ holds = chosen.holds
 payloads = chosen.payloads
 read_add = chosen.read_add
 record_head = chosen.record_head
+slots = chosen.slots

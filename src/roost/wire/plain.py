@@ -6,7 +6,9 @@ many things is wrong with a frame or a block, and how that is said, is for whoev
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from operator import itemgetter
 from typing import Any, Final, final
 
 from roost.types import EntryId, Epoch, LedgerId
@@ -37,6 +39,8 @@ _RECORD_MAGIC: Final = 0x6A526F7E
 _RECORD_FRONT: Final = struct.Struct("<II")
 _RECORD_REST: Final = struct.Struct("<IIQQqq")
 _SLOT: Final = struct.Struct("<QII")
+_SLOT_OF_CRC: Final = struct.Struct("<QI4s").pack
+_CRC_OF: Final = itemgetter(slice(4, 8))
 _BLOCK_BYTES_MAX: Final = BLOCK_HEAD_BYTES + PAYLOAD_BYTES_MAX
 _EPOCH_MAX: Final = (1 << 63) - 1
 _UINT32_MAX: Final = (1 << 32) - 1
@@ -207,6 +211,19 @@ def record_head(  # noqa: PLR0917 (by place, which is quicker than by name)
         raise OverflowError(f"a number of this record is too large: {error}") from error
     crc = crc32(block[:BLOCK_HEAD_BYTES], crc32(rest, seed))
     return _RECORD_FRONT.pack(_RECORD_MAGIC, crc) + rest
+
+
+def slots(blocks: Sequence[Readable], offset: int) -> bytes:
+    """Make the slots of blocks that stand one behind the other from an offset of their log on."""
+    _fitting(offset, _UINT64_MAX)
+    sizes = [*map(len, blocks)]
+    for size in {*sizes}:
+        if not BLOCK_HEAD_BYTES <= size <= _BLOCK_BYTES_MAX:
+            raise ValueError(f"{size} bytes are no block")
+    offsets = (at & _UINT64_MAX for at in accumulate(sizes, initial=offset))
+    # The CRC-32 stands in a block as it does in a slot.
+    crcs = map(bytes, map(_CRC_OF, blocks))
+    return b"".join(map(_SLOT_OF_CRC, offsets, sizes, crcs))
 
 
 def _fitting(value: int, upto: int) -> int:

@@ -44,8 +44,10 @@ def test_slots_say_where_blocks_stand_that_are_written_one_behind_the_other() ->
 
     slots = make_slots(blocks, 1000)
 
-    assert [SLOT.unpack(raw)[:2] for raw in slots] == [(1000, 31), (1031, 32), (1063, 37)]
-    assert [raw[12:16] for raw in slots] == [block[4:8] for block in blocks]
+    assert [*SLOT.iter_unpack(slots)] == [
+        (offset, len(block), int.from_bytes(block[4:8], "little"))
+        for offset, block in zip((1000, 1031, 1063), blocks, strict=True)
+    ]
     assert make_slots([memoryview(block) for block in blocks], 1000) == slots
 
 
@@ -73,16 +75,16 @@ def test_a_span_keeps_the_slots_between_those_that_are_placed() -> None:
     old = slot(64, 30) + EMPTY + slot(94, 30)
     one, two = slot(500, 40), slot(540, 40)
 
-    assert fill(old, ids(10, 12), [one, two]) == one + EMPTY + two
-    assert fill(slot(1, 30) + old[:32], ids(10, 12), [one, two]) == one + slot(64, 30) + two
+    assert fill(old, ids(10, 12), one + two) == one + EMPTY + two
+    assert fill(slot(1, 30) + old[:32], ids(10, 12), one + two) == one + slot(64, 30) + two
 
 
 def test_a_span_reaches_beyond_what_the_file_has() -> None:
     one, two = slot(500, 40), slot(540, 40)
 
-    assert fill(b"", ids(10, 12), [one, two]) == one + EMPTY + two
-    assert fill(slot(64, 30) + b"torn", ids(10, 12), [one, two])[32:] == two
-    assert fill(slot(64, 30), ids(10), [one]) == one
+    assert fill(b"", ids(10, 12), one + two) == one + EMPTY + two
+    assert fill(slot(64, 30) + b"torn", ids(10, 12), one + two)[32:] == two
+    assert fill(slot(64, 30), ids(10), one) == one
 
 
 @given(IDS.filter(bool), st.data())
@@ -94,7 +96,7 @@ def test_filling_changes_nothing_but_what_is_placed(
     present = b"".join(slot(64 + entry, 30) for entry in range(first, first + size))
     placed = {entry: slot(9999, 99, entry) for entry in entries}
 
-    span = fill(present, ids(*entries), [*placed.values()])
+    span = fill(present, ids(*entries), b"".join(placed.values()))
 
     assert len(span) == (before - first) * SLOT_BYTES
     for entry in range(first, before):
