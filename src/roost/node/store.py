@@ -23,7 +23,7 @@ from roost.journal.record import ADD, CLOSE, DELETE, FENCE
 from roost.journal.service import Journal
 from roost.node.known import Known
 from roost.node.layout import JOURNAL
-from roost.node.ledgers import ENTRY_MEMORY_BYTES, Add, Admission, Ledger, memory_bytes
+from roost.node.ledgers import ENTRY_MEMORY_BYTES, FRESH, Add, Admission, Ledger, memory_bytes
 from roost.node.recovery import Recovered, Recovery
 from roost.node.space import Limits
 from roost.node.upkeep import Upkeep
@@ -195,7 +195,7 @@ class Store:
             if ledger is None:
                 ledger = self.known.find_or_new(add.ledger)
             admission = ledger.admit(add)
-            if admission is Admission.FRESH:
+            if admission is FRESH:
                 journal = self.journal
                 item = (ledger, add, journal.tail)
                 journal.append(ADD, add.epoch, add.lac, add.block, item, recovery=add.recovery)
