@@ -18,6 +18,7 @@ from tests.fuzz import (
     plain_segment,
     small_formats,
     wire_peer,
+    wire_twins,
 )
 
 
@@ -44,6 +45,7 @@ TARGETS = tuple(
         small_formats,
         kernel_twins,
         wire_peer,
+        wire_twins,
         journal_segments,
     )
 )

@@ -43,6 +43,7 @@ _SLOT_OF_CRC: Final = struct.Struct("<QI4s").pack
 _CRC_OF: Final = itemgetter(slice(4, 8))
 _BLOCK_BYTES_MAX: Final = BLOCK_HEAD_BYTES + PAYLOAD_BYTES_MAX
 _EPOCH_MAX: Final = (1 << 63) - 1
+_INDEX_MAX: Final = (1 << 63) - 1
 _UINT32_MAX: Final = (1 << 32) - 1
 _UINT64_MAX: Final = (1 << 64) - 1
 _BODY_AT: Final = HEAD_BYTES - CHECKED_FROM
@@ -57,7 +58,7 @@ class Frames:
     """
 
     def __init__(self, chunk: bytes, at: int, frame_bytes_max: int) -> None:
-        if not 0 <= at <= len(chunk):
+        if not 0 <= _index(at) <= len(chunk):
             raise ValueError(f"{at} is no offset in {len(chunk)} bytes")
         self.frame_bytes_max = _fitting(frame_bytes_max, _UINT64_MAX)
         self._chunk = chunk
@@ -127,7 +128,7 @@ def adjacent(slots: bytes, at: int, bytes_max: int) -> list[int]:
     first one is not looked at.
     """
     _are_fitting(bytes_max)
-    if not 0 <= at <= len(slots) - _SLOT.size:
+    if not 0 <= _index(at) <= len(slots) - _SLOT.size:
         raise ValueError(f"{at} is no slot in {len(slots)} bytes")
     end, size, _ = _SLOT.unpack_from(slots, at)
     sizes: list[int] = []
@@ -203,12 +204,13 @@ def record_head(  # noqa: PLR0917 (by place, which is quicker than by name)
 ) -> bytes:
     """Make the head of a record that stands before a block; `what` is kind, flags and zeros."""
     _fitting(seed, _UINT32_MAX)
-    if not BLOCK_HEAD_BYTES <= len(block) <= _UINT32_MAX:
-        raise ValueError(f"{len(block)} bytes are no block")
+    size = len(block)
     try:
-        rest = _RECORD_REST.pack(what, len(block), position, synced_before, epoch, lac)
+        rest = _RECORD_REST.pack(what, size & _UINT32_MAX, position, synced_before, epoch, lac)
     except struct.error as error:
         raise OverflowError(f"a number of this record is too large: {error}") from error
+    if not BLOCK_HEAD_BYTES <= size <= _UINT32_MAX:
+        raise ValueError(f"{size} bytes are no block")
     crc = crc32(block[:BLOCK_HEAD_BYTES], crc32(rest, seed))
     return _RECORD_FRONT.pack(_RECORD_MAGIC, crc) + rest
 
@@ -230,6 +232,13 @@ def _fitting(value: int, upto: int) -> int:
     """Refuse what has not that many bits, as the kernel does."""
     if not 0 <= value <= upto:
         raise OverflowError(f"{value} is too large, or negative")
+    return value
+
+
+def _index(value: int) -> int:
+    """Refuse what no offset in memory has bits for, as the kernel does."""
+    if not -_INDEX_MAX <= value <= _INDEX_MAX:
+        raise OverflowError(f"{value} is too large for an offset")
     return value
 
 

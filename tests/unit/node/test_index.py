@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from roost.node.index import (
     FILE_HEADER_BYTES,
     GAP_MAX,
+    RUN_BYTES_MAX,
     SLOT,
     SLOT_BYTES,
     Run,
@@ -117,6 +118,29 @@ def test_entries_that_stand_together_are_read_together() -> None:
     ]
     assert (found.missing, found.bad, found.before) == ([12], [], 16)
     assert [(run.size, run.before) for run in found.runs] == [(70, 12), (50, 14), (56, 16)]
+
+
+@pytest.mark.parametrize(("size", "each"), [(128, 2016), (4124, 62), (RUN_BYTES_MAX // 2 + 1, 1)])
+def test_a_run_is_no_longer_than_is_good_and_no_short_one_goes_on(size: int, each: int) -> None:
+    slots = b"".join(slot(64 + size * n, size) for n in range(5 * each))
+
+    found = plan(slots, FIRST, bytes_max=4 * RUN_BYTES_MAX + size)
+
+    longest = RUN_BYTES_MAX // size
+    assert longest == each
+    assert {len(run.sizes) for run in found.runs} == {each}
+    assert [run.first for run in found.runs] == [FIRST + n * each for n in range(len(found.runs))]
+    assert found.before == found.runs[-1].before
+    assert len(found.runs) >= 4
+
+
+def test_an_entry_that_is_longer_than_a_good_run_is_one() -> None:
+    size = HEAD_BYTES + PAYLOAD_BYTES_MAX
+    slots = slot(64, 30) + slot(94, size) + slot(94 + size, 30) + slot(124 + size, 30)
+
+    found = plan(slots, FIRST, bytes_max=1 << 30)
+
+    assert [run.sizes for run in found.runs] == [[30], [size], [30, 30]]
 
 
 def test_blocks_that_touch_but_whose_ids_do_not_are_two_runs() -> None:

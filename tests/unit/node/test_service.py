@@ -21,10 +21,16 @@ from roost.errors import (
 from roost.host.seams import Seams
 from roost.journal.plan import JournalSettings
 from roost.node.client import NodeClient, Outcome
+from roost.node.index import RUN_BYTES_MAX
+from roost.node.reading import Piece
+from roost.node.service import cut
+from roost.node.views import Chunk
 from roost.rpc.client import Connection
+from roost.rpc.receive import BUFFER_BYTES
 from roost.types import EntryId, Epoch, LedgerId
 from roost.wire import messages
 from roost.wire.entry import ENTRY_ID_MAX, encode_entry
+from roost.wire.frame import HELLO_BYTES_MAX
 from roost.wire.messages import LEDGERS_MAX, encode
 from tests.unit.node.lives import (
     EAGER,
@@ -179,6 +185,38 @@ def test_a_block_that_does_not_hold_is_refused_and_nothing_else(at: int) -> None
 def stage_of_one(program: Program) -> None:
     """Play in one simulated world."""
     once(lambda seams: program(seams, FOLDER))
+
+
+def a_chunk(suspects: list[int], *pieces: tuple[int, int, int]) -> Chunk:
+    """Make a chunk of the ids [5, 100) with pieces of so many entries and so many bytes."""
+    return Chunk(
+        first=EntryId(5),
+        before=EntryId(100),
+        pieces=[Piece(EntryId(first), count, bytes(size)) for first, count, size in pieces],
+        suspects=[EntryId(entry) for entry in suspects],
+        lac=EntryId(4),
+        last=None,
+        fenced=None,
+    )
+
+
+def test_a_chunk_is_sent_in_frames_that_a_receiver_has_memory_for_at_once() -> None:
+    third = RUN_BYTES_MAX // 3
+    pieces = [(7, 1, third), (9, 2, third), (11, 1, third), (20, 9, third), (40, 1, 10 * third)]
+    chunk = a_chunk([6, 8, 12, 20, 99], *pieces)
+
+    frames = [*cut(chunk)]
+
+    assert [piece for frame in frames for piece in frame.pieces] == chunk.pieces
+    assert [(frame.first, frame.before) for frame in frames] == [(5, 20), (20, 40), (40, 100)]
+    assert [frame.suspects for frame in frames] == [[6, 8, 12], [20], [99]]
+    assert RUN_BYTES_MAX + HELLO_BYTES_MAX <= BUFFER_BYTES
+
+
+def test_a_chunk_without_entries_is_one_frame() -> None:
+    chunk = a_chunk([7])
+
+    assert [*cut(chunk)] == [chunk]
 
 
 def test_a_long_range_comes_in_pieces_and_no_more_than_was_asked_for(stage: Stage) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.rpc.receive import BUFFER_BYTES, GROWTH, LARGE_BYTES, Receiver
-from roost.wire.frame import FRAME_BYTES_MAX, BadFrame, Frame, encode_frame
+from roost.wire.frame import FRAME_BYTES_MAX, HEAD_BYTES, BadFrame, Frame, encode_frame
 
 SMALL = [
     encode_frame(kind, request, bytes(range(request)), b"blob" * request, flags=request)
@@ -76,6 +76,52 @@ def test_a_large_frame_is_read_to_where_it_stays() -> None:
     assert isinstance(frame.blob, memoryview)
     assert frame.blob == LARGE[20:]
     assert frame.body == b"body"
+
+
+def test_behind_a_large_frame_a_head_is_read_by_itself_and_the_rest_to_where_it_stays() -> None:
+    receiver = Receiver(FRAME_BYTES_MAX)
+    fill(receiver, LARGE)
+
+    assert len(receiver.room()) == HEAD_BYTES
+    assert fill(receiver, MEDIUM[:HEAD_BYTES]) == []
+    room = receiver.room()
+    assert len(room) == len(MEDIUM) - HEAD_BYTES
+    room[:] = MEDIUM[HEAD_BYTES:]
+    receiver.took(len(room))
+    (frame,) = receiver.frames()
+    room[-3:] = b"end"
+
+    assert frame.request == 8
+    assert frame.blob[-3:] == b"end"
+
+
+def test_what_is_small_behind_a_large_frame_is_read_together_again() -> None:
+    receiver = Receiver(FRAME_BYTES_MAX)
+    fill(receiver, LARGE)
+
+    frames = fill(receiver, SMALL[1][:HEAD_BYTES])
+
+    assert len(receiver.room()) == BUFFER_BYTES
+    frames += fill(receiver, SMALL[1][HEAD_BYTES:] + SMALL[2])
+    assert [frame.request for frame in frames] == [1, 2]
+
+
+def test_a_large_frame_that_came_at_once_with_others_is_handed_out() -> None:
+    receiver = Receiver(FRAME_BYTES_MAX)
+    raw = SMALL[1] + MEDIUM + SMALL[2]
+    receiver.room()[: len(raw)] = raw
+    receiver.took(len(raw))
+
+    assert [frame.request for frame in receiver.frames()] == [1, 8, 2]
+
+
+@pytest.mark.parametrize("length", [8, FRAME_BYTES_MAX, 2**32 - 1])
+def test_a_length_that_must_not_be_is_refused_behind_a_large_frame_too(length: int) -> None:
+    receiver = Receiver(FRAME_BYTES_MAX)
+    fill(receiver, LARGE)
+
+    with pytest.raises(BadFrame, match=r"at most|does not fit"):
+        fill(receiver, length.to_bytes(4, "little") + LARGE[4:HEAD_BYTES])
 
 
 def test_memory_grows_with_what_arrives_and_not_with_what_is_claimed() -> None:

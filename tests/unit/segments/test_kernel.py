@@ -69,7 +69,7 @@ def test_a_checksum_is_that_of_zlib_and_can_be_continued(first: bytes, second: b
 def test_a_checksum_of_any_length_is_that_of_zlib(made: ModuleType) -> None:
     content = bytes(n * n % 251 for n in range(5000)) * 220
 
-    for size in (*range(300), 4095, 65_537, MIB + 13):
+    for size in (*range(1100), 4095, 65_537, MIB + 13):
         assert made.crc32(memoryview(content)[3 : 3 + size]) == zlib.crc32(content[3 : 3 + size])
 
 
