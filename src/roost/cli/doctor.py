@@ -25,7 +25,8 @@ from roost.cli.report import finding_text
 from roost.cli.words import counted, size
 from roost.errors import NotFound, RoostError
 from roost.host.examine import file_system, lock_holder
-from roost.segments.kernel import COMPILED
+from roost.segments import kernel as channel_kernel
+from roost.wire import kernel as wire_kernel
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -71,14 +72,16 @@ def machine_checks() -> Iterator[Check]:
         yield Check("ok", "platform", system)
     else:
         yield Check("warn", "platform", f"{system}: only Linux is promised")
-    if COMPILED:
-        yield Check("ok", "kernel", "compiled")
+    kernels = {"channel": channel_kernel.COMPILED, "wire": wire_kernel.COMPILED}
+    plain = [name for name, compiled in kernels.items() if not compiled]
+    if not plain:
+        yield Check("ok", "kernels", "compiled")
     else:
         yield Check(
             "warn",
-            "kernel",
-            "plain Python: it does the same, slower. With a C compiler and Python's headers "
-            "(Debian: gcc, python3-dev) at hand, install roost again",
+            "kernels",
+            f"plain Python ({', '.join(plain)}): it does the same, slower. With a C compiler and "
+            "Python's headers (Debian: gcc, python3-dev) at hand, install roost again",
         )
     try:
         yield Check("ok", "isal", version("isal"))

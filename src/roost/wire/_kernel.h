@@ -115,8 +115,7 @@ static int blocks_follow(const uint8_t *at, uint64_t size, uint64_t ledger, uint
                          uint64_t before) {
     struct block found;
     for (; size; at += found.bytes, size -= found.bytes, entry++)
-        if (entry >= before || !block_read(at, size, &found) || found.ledger != ledger ||
-            found.entry != entry)
+        if (!block_read(at, size, &found) || found.ledger != ledger || found.entry != entry)
             return 0;
     return entry == before;
 }
