@@ -10,6 +10,7 @@ import click
 
 from roost.channel.view import View
 from roost.cli.progress import Progress
+from roost.host import system
 from roost.host.clock import Clock
 from roost.host.disk import Disk
 from roost.host.log import Level, Log
@@ -34,6 +35,11 @@ def clock() -> Clock:
 def rng() -> Rng:
     """Give the source of chance."""
     return system_rng()
+
+
+def keep_memory(size: int) -> None:
+    """Let this process keep what it frees, where the machine can."""
+    system.keep_memory(size)
 
 
 def seams() -> Seams:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import uvloop
 
-from roost.cli.machine import holder, log, pid, seams
+from roost.cli.machine import holder, keep_memory, log, pid, seams
 from roost.config.node import NodeConfig
 from roost.host.log import Log
 from roost.host.seams import Seams
@@ -34,7 +34,7 @@ def run(config: NodeConfig) -> None:
     events = log(config.log_format, config.log_level)
     machine = seams()
     identity, lock = take(machine.disk, config.data, holder=holder())
-    _tune()
+    _tune(config.memory_bytes_max)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_main(config, identity, machine, events))
@@ -42,8 +42,9 @@ def run(config: NodeConfig) -> None:
         lock.release()
 
 
-def _tune() -> None:
+def _tune(memory_bytes_max: int) -> None:
     """Set the interpreter to what a node does all day."""
+    keep_memory(memory_bytes_max)
     # While a flush computes, the loop gets its turn ten times as soon as usual.
     sys.setswitchinterval(0.0005)
     # Requests leave hardly any cycles behind, and looking through all that is in memory is dear.

@@ -5,6 +5,7 @@ machine it runs on.
 """
 
 import contextlib
+import ctypes
 import heapq
 import itertools
 import os
@@ -14,10 +15,17 @@ import threading
 import time
 from collections.abc import Iterator
 from queue import Empty, SimpleQueue
+from typing import Final
 
 from roost.errors import Closed
 from roost.host.random import Rng
 from roost.host.tasks import Worker
+
+# The parameters of glibc's `mallopt`, from malloc.h, and the highest value that the second takes.
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_MMAP_THRESHOLD_MAX: Final = 32 << 20
+_INT_MAX: Final = (1 << 31) - 1
 
 
 class SystemClock:
@@ -39,6 +47,19 @@ def system_rng() -> Rng:
     processes would give the same "unique" names.
     """
     return random.SystemRandom()
+
+
+def keep_memory(size: int) -> bool:
+    """Keep up to so many freed bytes for what comes, where the C library can; tells whether it can.
+
+    What is given back to the system has to be cleared, page by page, when it is needed again: for
+    entries of a MiB that was a fifth of all that a node computes.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:  # not every C library has it
+        return False
+    kept = mallopt(_M_TRIM_THRESHOLD, min(size, _INT_MAX))
+    return bool(kept and mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_MAX))
 
 
 def this_process() -> str:

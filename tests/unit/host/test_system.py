@@ -1,5 +1,7 @@
 """The real workers are threads: what can only be said of those."""
 
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -10,6 +12,20 @@ import pytest
 from roost.host.system import ThreadTasks
 
 LONG_S = 30.0
+KEEPING = """
+import sys
+from pathlib import Path
+from roost.host.system import keep_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+kept = len(sys.argv) > 1 and keep_memory(256 << 20)
+before = resident()
+blocks = [bytearray(1 << 20) for _ in range(64)]
+del blocks
+print(int(kept), (resident() - before) >> 20)
+"""
 
 
 def job(event: threading.Event) -> Iterator[None]:
@@ -101,3 +117,14 @@ def test_an_idle_worker_keeps_no_finished_job_alive() -> None:
 
     assert gone.wait(LONG_S)
     worker.stop()
+
+
+def test_what_is_freed_is_kept_for_what_comes() -> None:
+    def freed(*arguments: str) -> list[int]:
+        command = [sys.executable, "-c", KEEPING, *arguments]
+        return [int(word) for word in subprocess.check_output(command, timeout=LONG_S).split()]
+
+    assert freed()[1] < 16
+    kept, resident_mib = freed("keep")
+    assert kept == 1
+    assert resident_mib > 48
