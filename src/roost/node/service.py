@@ -5,7 +5,8 @@ came, with no task for each; whatever has to wait runs as a task of its connecti
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -35,6 +36,8 @@ from roost.wire.messages import (
     decode_add,
     encode,
 )
+
+Work = Callable[[], Coroutine[Any, Any, object]]
 
 
 class NodeService:
@@ -134,39 +137,35 @@ class NodeService:
 
     def _on_fence(self, session: Session, frame: Frame) -> None:
         fence = decode(frame.body, messages.Fence)
-        self._when_done(session, frame, self._store.fence(fence.ledger, fence.epoch))
+        self._when_done(session, frame, partial(self._store.fence, fence.ledger, fence.epoch))
 
     def _on_close(self, session: Session, frame: Frame) -> None:
         close = decode(frame.body, messages.Close)
-        self._when_done(session, frame, self._store.close_ledger(close.ledger, close.last))
+        self._when_done(session, frame, partial(self._store.close_ledger, close.ledger, close.last))
 
     def _on_delete(self, session: Session, frame: Frame) -> None:
         delete = decode(frame.body, messages.Delete)
-        self._when_done(session, frame, self._store.delete(delete.ledger))
+        self._when_done(session, frame, partial(self._store.delete, delete.ledger))
 
     def _on_verify(self, session: Session, frame: Frame) -> None:
         verify = decode(frame.body, messages.Verify)
-        self._when_done(session, frame, self._store.verify(verify.ledger))
+        self._when_done(session, frame, partial(self._store.verify, verify.ledger))
 
     def _on_place(self, session: Session, frame: Frame) -> None:
         place = decode(frame.body, messages.Place)
         if place.upto < place.first:
             raise Invalid(f"entries from {place.first} upto {place.upto}: there are none")
-        self._when_done(session, frame, self._peers.place(place))
+        self._when_done(session, frame, partial(self._peers.place, place))
 
-    def _when_done(self, session: Session, frame: Frame, work: Coroutine[Any, Any, object]) -> None:
-        """Answer with what a coroutine gives."""
+    def _when_done(self, session: Session, frame: Frame, work: Work) -> None:
+        """Answer with what it gives, unless the connection ends before it has begun."""
 
         async def answer() -> None:
-            result = await work
+            result = await work()
             body = b"" if result is None else encode(result)
             session.reply(frame.request, DONE, body)
 
-        try:
-            session.spawn(frame.request, answer())
-        except Exception:
-            work.close()
-            raise
+        session.spawn(frame.request, answer())
 
 
 def _entries(chunk: Chunk) -> Entries:

@@ -58,6 +58,23 @@ async def error_of(coroutine: object) -> RoostError:
     raise AssertionError("it was not refused")
 
 
+def test_what_was_asked_on_a_connection_that_ends_at_once_is_given_up(stage: Stage) -> None:
+    async def program(seams: Seams, folder: Path) -> None:
+        async with running(seams, folder) as node:
+            asked = [
+                node.client.connection.call(
+                    messages.FENCE, encode(messages.Fence(ledger=LedgerId(each), epoch=ONE))
+                )
+                for each in range(20)
+            ]
+            asked.append(node.client.connection.call(messages.HELLO))  # which ends it
+
+            for each in asked:
+                assert isinstance(await error_of(each), Unavailable)
+
+    stage(program)
+
+
 def test_everything_that_can_be_asked_is_answered(stage: Stage) -> None:
     async def program(seams: Seams, folder: Path) -> None:
         async with running(seams, folder) as node:
