@@ -176,6 +176,10 @@ class View:
             if segment.number in grown and segment.end is not None:
                 # What is open is the plain form, whatever has taken its place.
                 self._walk.sealed(msgspec.structs.replace(segment, method=None))
+        here = {segment.number for segment in listing.segments}
+        open_one = self._walk.segment
+        if open_one is not None and open_one.end is None and open_one.number not in here:
+            self._walk.close()  # nobody can tell any more where it ended
 
     # How far it may be read
 

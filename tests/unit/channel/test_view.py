@@ -219,6 +219,24 @@ def test_a_message_of_a_segment_that_is_open_and_gone_still_names_it(
     assert [(m.payload, m.segment) for m in everything(seen)] == [(b"02", 0), (b"03", 1)]
 
 
+def test_a_segment_that_grew_at_one_look_and_was_collected_at_the_next_is_gone(
+    owner: FileChannel[bytes], folder: Path
+) -> None:
+    send(owner, 1)
+    seen = view(folder)
+    assert payloads(seen.take(10)) == [b"01"]
+    send(owner, 2, 3, 4, 5)
+    for number in (0, 1):
+        (folder / f"segment.{number}").unlink()
+
+    with pytest.raises(Trimmed) as caught:
+        seen.take(10)
+
+    assert caught.value.head == 40
+    assert seen.pass_over() == 30
+    assert payloads(everything(seen)) == [b"05"]
+
+
 def test_beside_a_busy_owner_every_message_is_seen_once_and_in_order(folder: Path) -> None:
     count = 3000
     with FileChannel(
