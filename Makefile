@@ -61,9 +61,9 @@ $(SYNCED): pyproject.toml uv.lock $(wildcard src/roost/*/*.pyx src/roost/*/*.h) 
 demo: $(SYNCED)  ## a tour of what Roost does today, on real files and real processes
 	$(BIN)/python -m demo
 
-check: $(SYNCED)  ## format, lint, types, imports, tidiness, unit tests, stories, 20 seeds: 80 s
+check: $(SYNCED)  ## format, lint, types, imports, tidiness, unit tests, stories, 20 seeds: 40 s
 	$(HABITS)
-	$(BIN)/pytest -q -m 'not slow' --hypothesis-profile=quick \
+	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m 'not slow' --hypothesis-profile=quick \
 		tests/test_tidy.py tests/unit tests/scenarios
 	@$(call play,20)
 

@@ -116,16 +116,21 @@ class Source(msgspec.Struct, frozen=True):
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@cache
-def sources(*folders: str) -> tuple[Source, ...]:
+def sources(*folders: str) -> list[Source]:
     """Read all Python files of some folders of the repository."""
     paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     assert paths, f"there is no Python in {folders}"
-    texts = [(path, path.read_text()) for path in paths]
-    return tuple(Source(path, text, ast.parse(text)) for path, text in texts)
+    return [source(path) for path in paths]
 
 
-def everything() -> tuple[Source, ...]:
+@cache
+def source(path: Path) -> Source:
+    """Read a file."""
+    text = path.read_text()
+    return Source(path, text, ast.parse(text))
+
+
+def everything() -> list[Source]:
     """Read all Python that is ours."""
     return sources("src", "tests", "bench", "demo")
 

@@ -359,15 +359,17 @@ def test_one_seed_gives_one_history_and_two_give_two(name: str) -> None:
     assert len({report.fingerprint for report in first}) == 5
 
 
-@pytest.mark.parametrize("name", [*SCENARIOS])
-def test_a_history_does_not_depend_on_the_process_that_plays_it(name: str) -> None:
+def test_histories_do_not_depend_on_the_process_that_plays_them() -> None:
     script = (
         "from roost.sim.play import Options; from roost.sim.scenarios import SCENARIOS\n"
-        f"for seed in range(3): print(SCENARIOS[{name!r}].run(seed, Options()).fingerprint)"
+        "for name in SCENARIOS:\n"
+        "    for seed in range(3): print(SCENARIOS[name].run(seed, Options()).fingerprint)"
     )
-    here = [SCENARIOS[name].run(seed, Options()).fingerprint for seed in range(3)]
+    here = [
+        SCENARIOS[name].run(seed, Options()).fingerprint for name in SCENARIOS for seed in range(3)
+    ]
 
-    for hash_seed in ("0", "1", "4242"):
+    for hash_seed in ("0", "4242"):
         there = subprocess.run(
             [sys.executable, "-c", script],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
