@@ -68,6 +68,7 @@ IMPURE = {
     "roost.node.service": "answers a node's requests",
     "roost.node.status": "asks a node how it is",
     "roost.node.store": "a node's ledgers, in the event loop",
+    "roost.node.unsynced": "keeps a note in the folder",
     "roost.node.upkeep": "flushes, checkpoints and trims",
     "roost.node.verify": "reads everything in a stopped node's folder",
     "roost.node.views": "reads from memory and files, and waits",

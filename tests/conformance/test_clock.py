@@ -76,3 +76,7 @@ def test_random_bytes_are_as_many_as_asked_for_and_differ(rng: Rng) -> None:
 
 def test_the_system_never_repeats_itself() -> None:
     assert system_rng().randbytes(16) != system_rng().randbytes(16)
+
+
+def test_one_run_of_a_machine_has_one_name(clock: Clock) -> None:
+    assert clock.boot() == clock.boot() != ""

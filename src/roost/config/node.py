@@ -82,7 +82,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         About(
             "When an entry counts as stored: once a sync has made it durable, or once the "
             "operating system has it, with syncs by a timer or with none. Anything but always "
-            "loses acknowledged entries when the power fails.",
+            "loses acknowledged entries when the power fails; the node is suspect then.",
             one_of("always", "interval", "never"),
         ),
     ] = "always"

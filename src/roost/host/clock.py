@@ -2,7 +2,7 @@
 
 The two never mix. `now` measures spans and deadlines and only moves forward, but starts anywhere;
 `wall` is for files and people, and may jump whenever somebody sets the clock. No decision that
-data depends on reads `wall`.
+data depends on reads `wall`. `boot` tells one run of the machine from the next.
 """
 
 from typing import Protocol
@@ -16,3 +16,9 @@ class Clock(Protocol):
 
     def wall(self) -> float:
         """Tell the seconds since the epoch, as far as this machine knows."""
+
+    def boot(self) -> str:
+        """Name this run of the machine: what it held in memory only is there while it is named so.
+
+        Where the machine does not tell, each call gives another name.
+        """

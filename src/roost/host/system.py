@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -38,6 +39,14 @@ class SystemClock:
     def wall(self) -> float:
         """Tell the seconds since the epoch, as far as this machine knows."""
         return time.time()
+
+    def boot(self) -> str:
+        """Name this run of the machine; another name each time where the kernel does not tell."""
+        try:
+            with Path("/proc/sys/kernel/random/boot_id").open(encoding="ascii") as file:
+                return file.read(64).strip()
+        except (OSError, ValueError):
+            return f"unknown {system_rng().getrandbits(128):032x}"
 
 
 def system_rng() -> Rng:

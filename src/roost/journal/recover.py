@@ -42,7 +42,15 @@ _SECTOR_BYTES: Final = 4096
 class JournalRecovery:
     """One run over one folder: `prepare` to its end, then `records` to its end, then `opened`."""
 
-    def __init__(self, disk: Disk, folder: Path, *, uuid: bytes, replay_from: Position) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        *,
+        uuid: bytes,
+        replay_from: Position,
+        reach: Position | None = None,
+    ) -> None:
         self.findings: Final[list[Finding]] = []
         """What an operator may want to know."""
         self.damages: Final[list[Damage]] = []
@@ -57,7 +65,9 @@ class JournalRecovery:
         self._uuid: Final = uuid
         self._replay_from: Final = replay_from
         self._links: list[Link] = []
-        self._begin = replay_from
+        # Whatever is known up to there, from elsewhere, was in the journal once: no position is
+        # given twice.
+        self._begin = self._reach = max(replay_from, reach or replay_from)
         self._damaged: Final[set[int]] = set()
 
     @property
@@ -244,7 +254,7 @@ class JournalRecovery:
             held = self._links[-1].stop
             if held < self._replay_from:
                 self._miss(f"records up to {self._replay_from} were there, and it ends at {held}")
-            self._begin = max(self._replay_from, held)
+            self._begin = max(self._reach, held)
 
     # Reading
 

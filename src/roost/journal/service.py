@@ -103,6 +103,11 @@ class Journal:
         return "" if self._error is None else f"writing to the disk failed ({self._error})"
 
     @property
+    def acks_unsynced(self) -> bool:
+        """Whether items are handed back that a loss of power could take."""
+        return self._settings.sync != "always"
+
+    @property
     def tail(self) -> Position:
         """The position of the next record."""
         return self._plan.tail
@@ -174,6 +179,10 @@ class Journal:
             self._due = True
             if not self._gathering:
                 self._loop.call_soon(self.hurry)
+
+    def demand_sync(self) -> None:
+        """Have what was appended up to now synced before it is handed back, whatever the policy."""
+        self._sync_due = True
 
     def gather(self) -> None:
         """Begin no write now: `hurry` comes within this turn of the loop, when all is appended."""

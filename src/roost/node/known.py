@@ -36,6 +36,10 @@ class Known:
             raise self._not_there(ledger)
         return found
 
+    def find_or_doubt(self, ledger: LedgerId) -> Ledger:
+        """Give a ledger; an empty, suspect one where it may have been forgotten."""
+        return self.find_or_new(ledger) if self.forgetful else self.find(ledger)
+
     def find_or_new(self, ledger: LedgerId) -> Ledger:
         """Give a ledger, or a new one that is not here before `adopt`; not one that was deleted."""
         found = self.ledgers.get(ledger)

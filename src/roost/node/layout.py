@@ -4,6 +4,7 @@ node/
   identity      who this node is
   lock          which process has it open
   checkpoint    all ledgers, and from where the journal is needed
+  unsynced      while it serves with another sync policy than always: the run of its machine
   journal/      the write-ahead log
   ledgers/      two files for each ledger
   salvage/      what recovery cut off or set aside; nothing reads it
@@ -19,6 +20,7 @@ from roost.types import LedgerId
 CHECKPOINT: Final = "checkpoint"
 JOURNAL: Final = "journal"
 LEDGERS: Final = "ledgers"
+UNSYNCED: Final = "unsynced"
 MAKING: Final = ".making"
 
 CHECKPOINT_BYTES_MAX: Final = 1 << 32

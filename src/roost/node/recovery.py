@@ -45,6 +45,7 @@ from roost.node.layout import (
 from roost.node.ledgers import ENTRY_MEMORY_BYTES, Ledger, Stored, memory_bytes
 from roost.node.space import Backlog, Limits
 from roost.node.table import Checkpoint, decode
+from roost.node.unsynced import Unsynced
 from roost.types import EntryId, Epoch, LedgerId, Position
 
 # Between so many records the caller gets a chance to do something else.
@@ -58,17 +59,28 @@ class Recovered(msgspec.Struct, frozen=True):
     backlog: Backlog
     opened: Opened
     replayed: int
+    lost_power: bool
+    """Whether entries may be gone that were acknowledged before they were synced."""
 
 
 class Recovery:
     """One recovery; `run` does it, step by step."""
 
     def __init__(
-        self, disk: Disk, folder: Path, *, uuid: bytes, limits: Limits, files_max: int, log: Log
+        self,
+        disk: Disk,
+        folder: Path,
+        *,
+        uuid: bytes,
+        unsynced: Unsynced,
+        limits: Limits,
+        files_max: int,
+        log: Log,
     ) -> None:
         self._disk: Final = disk
         self._folder: Final = folder
         self._uuid: Final = uuid
+        self._unsynced: Final = unsynced
         self._log: Final = log
         self._memory_bytes_max: Final = limits.memory_bytes_max
         self._backlog: Final = Backlog(limits)
@@ -86,11 +98,19 @@ class Recovery:
             # Before anything is written: what the journal has of them goes behind what is there.
             self._adopt_orphans()
         journal = JournalRecovery(
-            self._disk, self._folder / JOURNAL, uuid=self._uuid, replay_from=checkpoint.replay_from
+            self._disk,
+            self._folder / JOURNAL,
+            uuid=self._uuid,
+            replay_from=checkpoint.replay_from,
+            reach=max((each.stored.before for each in checkpoint.ledgers), default=Position(0)),
         )
         yield from journal.prepare()
         yield from self._replay(journal)
         self._note_losses(journal)
+        lost_power = self._unsynced.lost_power()
+        if lost_power:
+            self._known.distrust()
+            self._log.event("power_lost", level="error")
         yield
         self._look_for_files()
         self._flusher.close()
@@ -107,6 +127,7 @@ class Recovery:
             backlog=self._backlog,
             opened=journal.opened,
             replayed=self._replayed,
+            lost_power=lost_power,
         )
 
     # The checkpoint

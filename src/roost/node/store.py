@@ -7,7 +7,7 @@ ordinary add is ever acknowledged, since the fence goes through the same queue.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -18,6 +18,7 @@ from roost.host.jobs import begin
 from roost.host.log import Log
 from roost.host.metrics import JournalMetrics, NodeMetrics
 from roost.host.seams import Seams
+from roost.host.tasks import Worker
 from roost.journal.plan import JournalSettings
 from roost.journal.record import ADD, CLOSE, DELETE, FENCE
 from roost.journal.service import Journal
@@ -26,6 +27,7 @@ from roost.node.layout import JOURNAL
 from roost.node.ledgers import ENTRY_MEMORY_BYTES, FRESH, Add, Admission, Ledger, memory_bytes
 from roost.node.recovery import Recovered, Recovery
 from roost.node.space import Limits
+from roost.node.unsynced import Unsynced
 from roost.node.upkeep import Upkeep
 from roost.node.views import Chunk, Views
 from roost.types import EntryId, Epoch, LedgerId, Position
@@ -84,6 +86,7 @@ class Store:
         settings: NodeSettings,
         *,
         uuid: bytes,
+        unsynced: Unsynced,
         seams: Seams,
         log: Log,
         metrics: NodeMetrics,
@@ -99,6 +102,7 @@ class Store:
         self.free_bytes = seams.disk.free_bytes(folder)
         self._refusal: Callable[[], RoostError] | None = None
         self._stopping = False
+        self._unsynced: Final = unsynced
         self._free_bytes_min: Final = settings.limits.free_bytes_min
         self._queued_bytes_max: Final = settings.fitting_limits.queued_bytes_max
         self._folder: Final = folder
@@ -156,33 +160,51 @@ class Store:
     ) -> Self:
         """Recover what a folder holds, and be ready to serve it."""
         worker = seams.tasks.worker("roost-recovery")
+        unsynced = Unsynced(seams.disk, folder, seams.clock)
         recovery = Recovery(
             seams.disk,
             folder,
             uuid=uuid,
+            unsynced=unsynced,
             limits=settings.fitting_limits,
             files_max=settings.files_max,
             log=log,
         )
         recovered = await begin(worker, recovery.run())
-        worker.stop()
         store = cls(
             folder,
             recovered,
             settings,
             uuid=uuid,
+            unsynced=unsynced,
             seams=seams,
             log=log,
             metrics=metrics,
             journal_metrics=journal_metrics,
         )
         await store.journal.start()
+        await store._say_whether_synced(worker, lost_power=recovered.lost_power)
+        worker.stop()
         store._housekeeping = [
             store._spawn(store.upkeep.run()),
             store._spawn(store._watch_space()),
         ]
         store.upkeep.look()
         return store
+
+    async def _say_whether_synced(self, worker: Worker, *, lost_power: bool) -> None:
+        """Before anything is acknowledged, have the folder tell if a loss of power can take it."""
+
+        def settle() -> Generator[None, None, None]:
+            yield
+            self._unsynced.settle(unsynced=self.journal.acks_unsynced)
+
+        try:
+            if lost_power:  # what the folder tells now has to be in a checkpoint first
+                await self.upkeep.checkpoint()
+            await begin(worker, settle())
+        except OSError as error:
+            self._fail("saying whether entries are synced", error)
 
     # Adding
 
@@ -309,6 +331,8 @@ class Store:
         epoch, last = (value, -1) if kind == FENCE else (0, value)
         item = Control(kind, ledger, value, done)
         self.journal.append(kind, epoch, last, encode_head(ledger.id, 0, b""), item)
+        # Whatever the policy: what was refused because of it must not be taken after a restart.
+        self.journal.demand_sync()
         self.known.adopt(ledger)
         return done
 
@@ -470,7 +494,7 @@ class Store:
 
     def state(self, ledger: LedgerId) -> LedgerState:
         """Tell how a ledger is."""
-        return self._views.state(self.known.find(ledger))
+        return self._views.state(self.known.find_or_doubt(ledger))
 
     def page(self, after: LedgerId | None, limit: int) -> list[LedgerState]:
         """List ledgers by their ids, from behind one of them."""
@@ -478,7 +502,7 @@ class Store:
 
     async def verify(self, ledger: LedgerId) -> VerifyReport:
         """Read every entry of a ledger, and say which are not good."""
-        return await self._views.verify(self.known.find(ledger))
+        return await self._views.verify(self.known.find_or_doubt(ledger))
 
     @property
     def memory_bytes(self) -> int:
@@ -507,8 +531,18 @@ class Store:
         await self.journal.close()
         # What became durable just now may have begun something.
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._forget_unsynced()
         self.upkeep.close()
         self._views.close()
+
+    def _forget_unsynced(self) -> None:
+        """Let the next start know that all is in files: no loss of power takes anything now."""
+        if self.failure or self.journal.failure or not self.journal.acks_unsynced:
+            return
+        try:
+            self._unsynced.settle(unsynced=False)
+        except OSError as error:
+            self._log.event("unsynced_left", level="warning", error=str(error))
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(coroutine)

@@ -14,6 +14,7 @@ class SimClock:
         self._wall_s = BEGIN_S
         self._set_at = timeline.now
         self._drift = 0.0
+        self._boots = 0
 
     def now(self) -> float:
         """Tell the virtual time; it is the same for all machines of a world."""
@@ -22,6 +23,14 @@ class SimClock:
     def wall(self) -> float:
         """Tell what this machine takes for the seconds since the epoch."""
         return self._wall_s + (self._timeline.now - self._set_at) * (1.0 + self._drift)
+
+    def boot(self) -> str:
+        """Name this run of the machine."""
+        return f"run {self._boots}"
+
+    def rebooted(self) -> None:
+        """Note that the machine has come up again."""
+        self._boots += 1
 
     def step(self, step_s: float) -> None:
         """Set the wall clock forward or back."""

@@ -167,6 +167,7 @@ class Host:
             if not self._drawn:
                 self.crash()
             self.up = True
+            self.clock.rebooted()
             self.world.network.power(self.name, up=True)
             self.world.trace("boot", host=self.name)
 

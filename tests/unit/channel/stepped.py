@@ -28,6 +28,10 @@ class SteppedClock:
         """Tell the same as `now`."""
         return self._now
 
+    def boot(self) -> str:
+        """Name the one run of this machine."""
+        return "run 0"
+
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self._now += seconds

@@ -12,6 +12,7 @@ import pytest
 from roost.errors import Corrupt, Fenced
 from roost.host.log import Memory
 from roost.host.seams import Seams
+from roost.host.system import SystemClock
 from roost.journal.record import ADD as ADD_KIND
 from roost.journal.record import HEAD_BYTES, MAGIC_BYTES
 from roost.node.known import Known
@@ -20,6 +21,7 @@ from roost.node.recovery import Recovered, Recovery
 from roost.node.space import Limits
 from roost.node.store import Store
 from roost.node.table import HEADER_BYTES, ROW_BYTES
+from roost.node.unsynced import Unsynced
 from roost.sim.disk import SimDisk
 from roost.sim.drive import PowerLoss
 from roost.types import EntryId, Epoch, LedgerId
@@ -93,6 +95,7 @@ def recovery(disk: SimDisk, *, memory_bytes_max: int = 1 << 20) -> Recovery:
         disk,
         FOLDER,
         uuid=UUID,
+        unsynced=Unsynced(disk, FOLDER, SystemClock()),
         limits=Limits(memory_bytes_max=memory_bytes_max),
         files_max=4,
         log=Memory(),

@@ -407,6 +407,7 @@ def test_adds_that_race_with_a_deletion_are_answered_and_leave_nothing() -> None
 
         assert {type(error) for error in told.errors.values()} <= {NotFound}
         assert store.memory_bytes == 0
+        await store.stop()  # the files may still have been there
         assert seams.disk.names(FOLDER / "ledgers") == []
 
     async def second(seams: Seams) -> None:
