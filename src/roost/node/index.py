@@ -97,13 +97,17 @@ class Plan(msgspec.Struct, frozen=True):
     """The ids that have no slot."""
 
     bad: list[EntryId]
-    """The ids whose slot cannot be one."""
+    """The ids whose slot cannot be one, or is none that counts."""
 
     before: EntryId
 
 
-def plan(slots: bytes, first: EntryId, *, bytes_max: int) -> Plan:
-    """Read slots from an id on. At least one entry is taken, then what fits `bytes_max`."""
+def plan(slots: bytes, first: EntryId, *, bytes_max: int, log_end: int) -> Plan:
+    """Read slots from an id on. At least one entry is taken, then what fits `bytes_max`.
+
+    What is said to stand behind `log_end` is of a flush that does not count (yet): it may be
+    written over at any time.
+    """
     found: list[Run] = []
     missing: list[EntryId] = []
     bad: list[EntryId] = []
@@ -114,14 +118,15 @@ def plan(slots: bytes, first: EntryId, *, bytes_max: int) -> Plan:
         sizes = [size]
         if offset == 0 and size == 0 and crc == 0:
             missing.append(entry)
-        elif not HEAD_BYTES <= size <= HEAD_BYTES + PAYLOAD_BYTES_MAX:
+        elif not HEAD_BYTES <= size <= HEAD_BYTES + PAYLOAD_BYTES_MAX or offset + size > log_end:
             bad.append(entry)
         else:
             # Where a run ended because it was long enough, what goes on is worth another long one.
             goes_on = offset == end and found[-1].before == entry
             if taken and max(size, RUN_BYTES_MAX * goes_on) > bytes_max - taken:
                 break
-            sizes = adjacent(slots, at, min(RUN_BYTES_MAX, bytes_max - taken))
+            room = min(RUN_BYTES_MAX, bytes_max - taken, log_end - offset)
+            sizes = adjacent(slots, at, room)
             run = Run(first=entry, sizes=sizes, offset=offset)
             found.append(run)
             taken += run.size

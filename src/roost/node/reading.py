@@ -68,7 +68,9 @@ class Reader:
                 pieces=[], missing=[], suspects=[*_ids(first, known_before)], before=known_before
             )
         readable = len(slots) // SLOT_BYTES
-        wanted = plan(slots[: readable * SLOT_BYTES], first, bytes_max=bytes_max)
+        wanted = plan(
+            slots[: readable * SLOT_BYTES], first, bytes_max=bytes_max, log_end=stored.log_end
+        )
         suspects = [*wanted.bad]
         pieces: list[Piece] = []
         for run in wanted.runs:

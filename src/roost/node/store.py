@@ -407,6 +407,7 @@ class Store:
 
     def _on_journal_failed(self, items: Iterable[Item], error: OSError) -> None:
         self._fail("the journal", error)
+        self._doubt_unsynced()
         unknown = Unknown(
             f"the node failed while this was written ({error.strerror}); it may or may not be "
             "stored there"
@@ -459,6 +460,7 @@ class Store:
         """Hear of a failure that came while nobody waited for the journal."""
         if self.journal.failure and not self.failure:
             self._fail("the journal", OSError(self.journal.failure))
+            self._doubt_unsynced()
 
     def _look_at_space(self) -> None:
         try:
@@ -534,6 +536,14 @@ class Store:
         self._forget_unsynced()
         self.upkeep.close()
         self._views.close()
+
+    def _doubt_unsynced(self) -> None:
+        """After a failed sync the system may drop what was acknowledged: the next start asks."""
+        if self.journal.acks_unsynced:
+            try:
+                self._unsynced.doubt()
+            except OSError as error:
+                self._log.event("unsynced_not_doubted", level="error", error=str(error))
 
     def _forget_unsynced(self) -> None:
         """Let the next start know that all is in files: no loss of power takes anything now."""

@@ -37,6 +37,10 @@ class Unsynced:
             self._disk.unlink(self._folder / UNSYNCED)
             self._disk.sync_folder(self._folder)
 
+    def doubt(self) -> None:
+        """Note that what was not synced may be gone, whatever becomes of the machine."""
+        write_whole(self._disk, self._folder / UNSYNCED, [b"a sync failed\n"])
+
     def _found(self) -> bytes | None:
         if UNSYNCED not in self._disk.names(self._folder):
             return None

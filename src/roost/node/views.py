@@ -156,8 +156,8 @@ class Views:
             found = await begin(
                 self._worker, self._from_files(ledger.id, stored, first, before, bytes_max)
             )
-            self._report(ledger, found)
             found = _merge(found, memory, bytes_max=bytes_max)
+            self._report(ledger, found)
         if found.before >= reach:
             found = msgspec.structs.replace(found, before=end)
         return _chunk(ledger, first, found)
@@ -181,11 +181,12 @@ class Views:
 
     async def look(self, ledger: Ledger, entry: EntryId) -> tuple[bytes | None, bool]:
         """Give what the files have under an id, and whether that cannot be told."""
+        stored = ledger.stored
         found = await begin(
-            self._worker,
-            self._from_files(ledger.id, ledger.stored, entry, EntryId(entry + 1), 1),
+            self._worker, self._from_files(ledger.id, stored, entry, EntryId(entry + 1), 1)
         )
-        self._report(ledger, found)
+        if ledger.stored is stored:  # or it is asked again
+            self._report(ledger, found)
         block = bytes(found.pieces[0].blocks) if found.pieces else None
         return block, bool(found.suspects)
 

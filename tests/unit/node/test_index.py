@@ -23,6 +23,7 @@ from roost.types import EntryId
 from roost.wire.entry import HEAD_BYTES, PAYLOAD_BYTES_MAX, encode_entry
 
 FIRST = EntryId(10)
+LOG_END = 1 << 62
 EMPTY = bytes(SLOT_BYTES)
 IDS = st.lists(st.integers(0, 1000), unique=True).map(sorted)
 
@@ -109,7 +110,7 @@ def test_filling_changes_nothing_but_what_is_placed(
 def test_entries_that_stand_together_are_read_together() -> None:
     slots = slot(64, 30) + slot(94, 40) + EMPTY + slot(134, 50) + slot(500, 28) + slot(528, 28)
 
-    found = plan(slots, FIRST, bytes_max=1000)
+    found = plan(slots, FIRST, bytes_max=1000, log_end=LOG_END)
 
     assert found.runs == [
         Run(first=EntryId(10), sizes=[30, 40], offset=64),
@@ -144,7 +145,7 @@ def test_an_entry_that_is_longer_than_a_good_run_is_one() -> None:
 
 
 def test_blocks_that_touch_but_whose_ids_do_not_are_two_runs() -> None:
-    found = plan(slot(64, 30) + EMPTY + slot(94, 30), FIRST, bytes_max=1000)
+    found = plan(slot(64, 30) + EMPTY + slot(94, 30), FIRST, bytes_max=1000, log_end=LOG_END)
 
     assert [run.first for run in found.runs] == [10, 12]
 
@@ -155,7 +156,7 @@ def test_blocks_that_touch_but_whose_ids_do_not_are_two_runs() -> None:
 def test_at_least_one_entry_is_taken_and_no_more_than_fit(bytes_max: int, taken: int) -> None:
     slots = b"".join(slot(64 + 30 * n, 30) for n in range(3))
 
-    found = plan(slots, FIRST, bytes_max=bytes_max)
+    found = plan(slots, FIRST, bytes_max=bytes_max, log_end=LOG_END)
 
     assert sum(len(run.sizes) for run in found.runs) == taken
     assert found.before == FIRST + taken
@@ -172,17 +173,23 @@ def test_at_least_one_entry_is_taken_and_no_more_than_fit(bytes_max: int, taken:
     ],
 )
 def test_a_slot_that_cannot_be_one_is_bad_and_not_missing(raw: bytes) -> None:
-    found = plan(raw + slot(64, 30), FIRST, bytes_max=1000)
+    found = plan(raw + slot(64, 30), FIRST, bytes_max=1000, log_end=LOG_END)
 
     assert (found.bad, found.missing) == ([10], [])
     assert [run.first for run in found.runs] == [11]
+
+
+def test_a_slot_behind_the_end_of_the_log_does_not_count() -> None:
+    found = plan(slot(64, 30) + slot(94, 30), FIRST, bytes_max=1000, log_end=94)
+
+    assert ([run.first for run in found.runs], found.bad) == ([10], [11])
 
 
 @given(st.binary(max_size=40 * SLOT_BYTES), st.integers(0, 1 << 26))
 def test_every_id_is_in_a_run_missing_or_bad(raw: bytes, bytes_max: int) -> None:
     raw = raw[: len(raw) // SLOT_BYTES * SLOT_BYTES]
 
-    found = plan(raw, FIRST, bytes_max=bytes_max)
+    found = plan(raw, FIRST, bytes_max=bytes_max, log_end=LOG_END)
 
     run_ids = [run.first + n for run in found.runs for n in range(len(run.sizes))]
     told = sorted([*run_ids, *found.missing, *found.bad])

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from roost.errors import Fenced, NotFound, Unavailable
+from roost.errors import Fenced, NotFound, Unavailable, Unknown
 from roost.host.log import Memory
 from roost.host.seams import Seams
 from roost.sim.faults import Keep
@@ -216,6 +216,52 @@ def test_a_note_that_cannot_be_removed_is_left_to_the_next_start() -> None:
         store = await opened(seams)
         assert not store.known.forgetful
         assert "unsynced" not in seams.disk.names(FOLDER)
+
+    with Machine() as machine:
+        machine.live(first)
+        machine.live(second)
+
+
+def test_what_a_flush_had_stored_that_does_not_count_is_not_shown_to_vanish_later() -> None:
+    """Its place in the log is written over by the next flush."""
+
+    async def first(seams: Seams) -> None:
+        store = await opened(seams, LOOSE)
+        await add_all(store, 7, [9])
+        await flushed(store)
+        await add_all(store, 7, [3, 5])
+        # The power goes between a flush and its checkpoint, and takes the end of the journal.
+        await store.upkeep._flush_one(store.known.ledgers[SEVEN])  # noqa: SLF001
+
+    async def second(seams: Seams) -> None:
+        seen = await read_all(await opened(seams, LOOSE), 7, 0, 9)
+        assert ([*seen.payloads], seen.absent) == ([9], [])
+        assert seen.suspects == [*range(9)]
+
+    with Machine() as machine:
+        machine.live(first)
+        machine.crash("none")
+        machine.live(second)
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_after_a_failed_sync_nothing_is_called_absent_without_a_loss_of_power(
+    noted: bool,
+) -> None:
+    async def first(seams: Seams) -> None:
+        log = Memory()
+        store = await opened(seams, LOOSE, log=log)
+        await add_all(store, 7, range(5))
+        machine.disk.fail_next("sync", ".journal.making", errno.EIO)
+        if not noted:
+            machine.disk.fail_next("write", "unsynced.making", errno.EIO)
+        with pytest.raises(Unknown):
+            await store.fence(SEVEN, Epoch(2))
+        assert ("unsynced_not_doubted" in log.names) is not noted
+
+    async def second(seams: Seams) -> None:
+        store = await opened(seams, LOOSE)
+        assert store.known.forgetful is noted
 
     with Machine() as machine:
         machine.live(first)
