@@ -17,6 +17,8 @@ and what began before what was answered. The names of the checks:
   nobody sent.
 - *deleted for good*: nothing is heard of a deleted ledger any more.
 - *refused for a reason*: errors name what really happened.
+- *a loss of power takes the end*: of what was not synced an entry is gone only if all that was sent
+  after it was known is gone, too; it is called suspect, and never absent.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,6 +38,8 @@ class LedgerBook:
         self._now = 0
         self._pages: dict[int, Page] = {}
         self._harmed = False
+        self._doubted = 0
+        self._synced = 0
         self.acked = 0
         self.found = 0
         self.refused = 0
@@ -44,9 +48,45 @@ class LedgerBook:
         """Note that bytes may have been changed, or not be readable, behind the node's back."""
         self._harmed = True
 
+    @property
+    def is_harmed(self) -> bool:
+        """Whether bytes may have been changed."""
+        return self._harmed
+
+    @property
+    def moment(self) -> int:
+        """Tell when it is, as `lost_power` wants to know it."""
+        return self._now
+
+    def lost_power(self, *, kept: int) -> None:
+        """Note that the power went under a node that does not sync at once.
+
+        What was known at the moment `kept` was durable, and what was known when somebody first
+        asked for a fence, a close or a deletion that was answered.
+        """
+        self._doubted = self._tick()
+        for page in self._pages.values():
+            page.doubt(max(kept, self._synced), self._doubted)
+
+    def is_deleted(self, ledger: int) -> bool:
+        """Tell whether anybody ever asked for its deletion."""
+        return self._page(ledger).deleting
+
+    def surely_has(self, ledger: int) -> dict[int, bytes]:
+        """Give the entries of a ledger that the node must have."""
+        page = self._page(ledger)
+        if page.deleting:
+            return {}
+        return {
+            entry: payload
+            for entry, (payload, _) in page.values.items()
+            if entry <= min(page.lasts, default=entry)
+        }
+
     def damage(self, what: str) -> None:
         """Note that stored bytes are said not to hold: somebody must have harmed them."""
-        self._unless_harmed(f"never absent: nothing was harmed, and yet: {what}")
+        if not self._doubted:
+            self._unless_harmed(f"never absent: nothing was harmed, and yet: {what}")
 
     @property
     def ledgers(self) -> list[int]:
@@ -83,6 +123,8 @@ class LedgerBook:
         """Note that it was acknowledged."""
         page, entry = attempt.page, attempt.entry
         self.acked += 1
+        if attempt.since <= self._doubted:
+            return  # it was said before the power went
         if why := self._wrong_with(attempt):
             raise Violation(f"refused for a reason: {attempt} was taken though {why}")
         if page.deleted_since is not None and attempt.since > page.deleted_since:
@@ -113,7 +155,7 @@ class LedgerBook:
         if held and held[0] == attempt.payload and not _alive(others, attempt.payload):
             raise Violation(f"refused stays refused: {attempt} was refused, and is there")
         reasons = {
-            Fenced: bool(page.fences),
+            Fenced: bool(page.fences) or self._doubted > 0,
             Sealed: bool(page.lasts),
             NotFound: page.deleting,
             Invalid: bool(self._wrong_with(attempt)),
@@ -151,6 +193,7 @@ class LedgerBook:
         held = page.values.get(entry)
         if held is None:
             page.values[entry] = (payload, self._tick())
+            page.doubtful.pop(entry, None)
         elif held[0] != payload:
             self._unless_harmed(
                 f"one value: {where}: {page.ledger}/{entry} is {payload[:16]!r}, and was "
@@ -162,22 +205,28 @@ class LedgerBook:
 
     def fencing(self, ledger: int, epoch: int) -> None:
         """Note that a fence is asked for: from now on it may hold."""
-        self._page(ledger).fences.add(epoch)
+        page = self._page(ledger)
+        page.fences.add(epoch)
+        page.asked.setdefault(("fence", epoch), self._tick())
 
     def fenced(self, ledger: int, epoch: int) -> None:
         """Note that it was answered: it holds."""
         page = self._page(ledger)
+        self._synced = max(self._synced, page.asked.get(("fence", epoch), 0))
         page.fenced = epoch if page.fenced is None else max(epoch, page.fenced)
         if page.fenced_since is None:
             page.fenced_since = self._tick()
 
     def closing(self, ledger: int, last: int) -> None:
         """Note that a close is asked for."""
-        self._page(ledger).lasts.add(last)
+        page = self._page(ledger)
+        page.lasts.add(last)
+        page.asked.setdefault(("close", last), self._tick())
 
     def closed(self, ledger: int, last: int) -> None:
         """Note that it was answered."""
         page = self._page(ledger)
+        self._synced = max(self._synced, page.asked.get(("close", last), 0))
         self._ends_at(page, last)
         if page.closed_since is None:
             page.closed_since = self._tick()
@@ -193,11 +242,14 @@ class LedgerBook:
 
     def deleting(self, ledger: int) -> None:
         """Note that a deletion is asked for."""
-        self._page(ledger).deleting = True
+        page = self._page(ledger)
+        page.deleting = True
+        page.asked.setdefault("delete", self._tick())
 
     def deleted(self, ledger: int) -> None:
-        """Note that it was answered."""
+        """Note that it was answered, or seen."""
         page = self._page(ledger)
+        self._synced = max(self._synced, page.asked.get("delete", 0))
         if page.deleted_since is None:
             page.deleted_since = self._tick()
 
@@ -224,6 +276,10 @@ class LedgerBook:
     def not_found(self, look: Look) -> None:
         """Note that there is no such ledger."""
         page = look.page
+        if look.since <= self._doubted:
+            return
+        if page.doubtful and not page.deleting:
+            self._unless_harmed(f"never absent: ledger {page.ledger} is said not to be there")
         if look.existed and not page.deleting:
             self._unless_harmed(f"acked is there: ledger {page.ledger} is gone")
         if look.existed:
@@ -232,6 +288,8 @@ class LedgerBook:
     def stated(self, look: Look, state: LedgerState) -> None:
         """Note how a ledger is said to be."""
         page = look.page
+        if look.since <= self._doubted:
+            return
         self._seen(look, lac=state.lac, last=state.last, fenced=state.fenced)
         if look.highest > state.highest:
             self._unless_harmed(
@@ -250,13 +308,15 @@ class LedgerBook:
                 f"one value: ledger {page.ledger} belongs to epoch {state.epoch}, and belonged to "
                 f"{look.epoch}"
             )
-        if state.suspect:
+        if state.suspect and not self._doubted:
             self._unless_harmed(f"never absent: ledger {page.ledger} is suspect")
         page.epoch = page.epoch if state.epoch is None else state.epoch
 
     def verified(self, look: Look, report: VerifyReport) -> None:
         """Note what came of a check of all entries."""
         page = look.page
+        if self._doubted:
+            return  # it is about what was suspect, too
         known = sum(since < look.since for _, since in page.values.values())
         beyond = sum(entry > min(page.lasts, default=entry) for entry in page.values)
         if not page.deleting and (
@@ -278,17 +338,34 @@ class LedgerBook:
     ) -> None:
         """Note what there is of the entries [first, before)."""
         page = look.page
+        if look.since <= self._doubted:
+            return
         self._seen(look, lac=lac, last=last, fenced=fenced)
         for entry, payload in found.items():
             self._check_found(page, entry, payload)
             self.found += 1
         unsure = {*suspects}
         for entry in unsure:
-            if not (page.deleting or self._harmed):
+            if not (page.deleting or self._harmed or self._doubted):
                 raise Violation(f"never absent: {page.ledger}/{entry} is suspect: nothing is wrong")
         for entry in range(first, before):
             if entry not in found and entry not in unsure:
                 self._check_absent(look, entry)
+        if page.doubtful:
+            self._check_end(page, found, unsure)
+
+    def _check_end(self, page: Page, found: Iterable[int], unsure: set[int]) -> None:
+        """Check that what a loss of power has taken of a ledger is its end."""
+        page.outlived.update(found)
+        page.gone = {entry for entry in page.gone | unsure if entry in page.doubtful}
+        for lost in page.gone:
+            doubt = page.doubtful[lost]
+            for entry in page.outlived:
+                if all(doubt.known < one.since <= doubt.doubted for one in page.attempts[entry]):
+                    self._unless_harmed(
+                        f"a loss of power takes the end: {page.ledger}/{lost} is gone, and "
+                        f"{entry}, which was sent later, is there"
+                    )
 
     def _check_found(self, page: Page, entry: int, payload: bytes) -> None:
         name = f"{page.ledger}/{entry} {payload[:16]!r}"
@@ -309,6 +386,8 @@ class LedgerBook:
         value = page.values.get(entry)
         if value is not None and value[1] < look.since:
             raise Violation(f"never absent: {page.ledger}/{entry} {value[0][:16]!r} is gone")
+        if entry in page.doubtful:
+            raise Violation(f"never absent: {page.ledger}/{entry} was there, and is called absent")
         if look.fences:
             if entry in page.acked_to_writers:
                 self._unless_harmed(
@@ -333,7 +412,8 @@ class LedgerBook:
             self._ends_at(page, last)
         elif look.last is not None:
             self._unless_harmed(f"a fence holds: {name} was closed at {look.last}, and is open")
-        if fenced is not None and fenced not in page.fences:
+        if fenced is not None and fenced not in page.fences and not (self._doubted and not fenced):
+            # A ledger of which only files are left is fenced, since it may have been.
             self._unless_harmed(f"a fence holds: {name} is fenced by {fenced}, which nobody did")
         if look.fenced is not None and (fenced is None or fenced < look.fenced):
             self._unless_harmed(

@@ -27,6 +27,17 @@ class Attempt:
         return f"{kind} of {self.page.ledger}/{self.entry} {self.payload[:16]!r}"
 
 
+class Doubt(msgspec.Struct, frozen=True):
+    """An entry that a loss of power may have taken."""
+
+    payload: bytes
+    known: int
+    """Since when it was known to be there."""
+
+    doubted: int
+    """When the power went."""
+
+
 class Page:
     """What is known of one ledger."""
 
@@ -52,6 +63,27 @@ class Page:
         self.deleted_since: int | None = None
         self.lac: int = NO_ENTRY
         self.highest: int = NO_ENTRY
+        self.asked: dict[object, int] = {}
+        """Fences, closes and deletions, and when somebody first asked for them."""
+        self.doubtful: dict[int, Doubt] = {}
+        """What was there when the power went under a node that had not synced it."""
+        self.outlived: set[int] = set()
+        """What was found since."""
+        self.gone: set[int] = set()
+        """What of the doubtful the node could not find."""
+
+    def doubt(self, kept: int, now: int) -> None:
+        """Note that what was not known by `kept` may be gone."""
+        for entry, (payload, since) in [*self.values.items()]:
+            if since > kept:
+                self.doubtful[entry] = Doubt(payload, since, now)
+                del self.values[entry]
+        self.gone.clear()
+        self.outlived.clear()
+        self.lac = NO_ENTRY
+        self.highest = max(self.values, default=NO_ENTRY)
+        if not self.values:
+            self.epoch = None
 
     @property
     def exists(self) -> bool:

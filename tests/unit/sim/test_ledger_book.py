@@ -363,3 +363,79 @@ def test_a_refusal_names_what_really_happened(
 
     assert len(refused) == 1
     assert refused[0].startswith("refused for a reason: add of 7/3")
+
+
+# A loss of power under a node that does not sync at once
+
+
+def read(book: LedgerBook, found: dict[int, bytes], suspects: list[int], before: int = 4) -> None:
+    book.read(book.looking(SEVEN), 0, before, found, suspects, lac=-1, last=None, fenced=None)
+
+
+def outlived(*, kept: int = 0) -> LedgerBook:
+    """Acknowledge three entries, one after the other, and lose power."""
+    book = LedgerBook(payload_bytes_max=PAYLOAD_BYTES_MAX)
+    for entry in range(3):
+        attempt = book.adding(SEVEN, entry, b"%d" % entry, epoch=1, lac=-1, recovery=False)
+        book.added(attempt)
+    book.lost_power(kept=kept)
+    return book
+
+
+def test_what_was_not_synced_may_be_gone_from_the_end_on() -> None:
+    read(outlived(), {0: b"0"}, [1, 2, 3])
+    read(outlived(), {}, [0, 1, 2, 3])
+    read(outlived(), {0: b"0", 1: b"1", 2: b"2"}, [3])
+
+
+def test_what_is_gone_and_called_absent_is_flagged() -> None:
+    with pytest.raises(Violation, match="never absent"):
+        read(outlived(), {0: b"0"}, [1, 3])
+    book = outlived()
+    look = book.looking(SEVEN)
+    with pytest.raises(Violation, match="never absent"):
+        book.not_found(look)
+
+
+def test_what_is_gone_before_something_that_is_there_is_flagged() -> None:
+    with pytest.raises(Violation, match="takes the end"):
+        read(outlived(), {0: b"0", 2: b"2"}, [1, 3])
+
+
+def test_what_had_been_synced_must_be_there() -> None:
+    with pytest.raises(Violation, match="never absent"):
+        read(outlived(kept=4), {}, [2, 3])
+    read(outlived(kept=4), {0: b"0", 1: b"1"}, [2, 3])
+
+
+def test_a_fence_that_was_answered_keeps_what_came_before_it() -> None:
+    book = LedgerBook(payload_bytes_max=PAYLOAD_BYTES_MAX)
+    book.added(book.adding(SEVEN, 0, b"0", epoch=1, lac=-1, recovery=False))
+    look = book.looking(SEVEN, fence=3)
+    book.fenced(SEVEN, 3)
+    book.lost_power(kept=0)
+
+    assert book.surely_has(SEVEN) == {0: b"0"}
+    assert look.fences
+
+
+def test_what_was_lost_may_be_written_again_and_stays() -> None:
+    book = outlived()
+    read(book, {0: b"0"}, [1, 2, 3])
+    book.added(book.adding(SEVEN, 2, b"2", epoch=1, lac=-1, recovery=True))
+
+    with pytest.raises(Violation, match="never absent"):
+        read(book, {0: b"0"}, [1])
+    read(book, {0: b"0", 2: b"2"}, [1, 3])
+
+
+def test_what_was_said_before_the_power_went_and_is_heard_later_counts_for_nothing() -> None:
+    book = LedgerBook(payload_bytes_max=PAYLOAD_BYTES_MAX)
+    attempt = book.adding(SEVEN, 0, b"0", epoch=1, lac=-1, recovery=False)
+    look = book.looking(SEVEN)
+    book.lost_power(kept=0)
+
+    book.added(attempt)
+    book.read(look, 0, 1, {0: b"0"}, [], lac=-1, last=None, fenced=None)
+
+    assert book.surely_has(SEVEN) == {}

@@ -18,7 +18,7 @@ looks into the processes as much as it likes, but does nothing to them that a us
 from typing import Protocol
 
 from roost.sim.play import Options, Report
-from roost.sim.scenarios import channel, echo, node
+from roost.sim.scenarios import channel, echo, node, node_group
 
 
 class Scenario(Protocol):
@@ -34,4 +34,5 @@ SCENARIOS: dict[str, Scenario] = {
     "channel": channel,
     "echo": echo,
     "node": node,
+    "node_group": node_group,
 }

@@ -17,24 +17,17 @@ from typing import Final, Literal
 
 import msgspec
 
-from roost.errors import NotFound, RoostError
 from roost.host.net import Address
-from roost.host.seams import Seams
 from roost.journal.header import MAKING, parse_name
-from roost.node.identity import format_node, load_identity, take
-from roost.node.process import NodeProcess, ProcessSettings
-from roost.node.verify import verify_all
-from roost.sim.checkers import Violation
 from roost.sim.disk import SimDisk
 from roost.sim.faults import DiskFaults
 from roost.sim.ledger_book import LedgerBook
 from roost.sim.play import Options, Report, play
-from roost.sim.scenarios.node_asks import audit
-from roost.sim.scenarios.node_client import CLUSTER, NODE, Client, Work
+from roost.sim.scenarios.node_client import NODE, Client, Work
+from roost.sim.scenarios.node_life import FOLDER, NodeLife
 from roost.sim.scenarios.node_plan import FILE_BYTES_MAX, STRIKES, Strike, draw
 from roost.sim.world import Process, World
 
-FOLDER: Final = Path("/node")
 # Where no client looks for it.
 ELSEWHERE: Final = Address(NODE.host, NODE.port + 1)
 # When all faults are over, everything has to be answered within this time.
@@ -55,11 +48,11 @@ async def story(world: World) -> dict[str, int]:
     world.trace("plan", **msgspec.structs.asdict(told.plan))
     await told.play()
     return {
-        "lives": told.opened,
+        "lives": told.life.opened,
         "acked": told.book.acked,
         "refused": told.book.refused,
         "found": told.book.found,
-        **told.figures,
+        **told.life.figures,
     }
 
 
@@ -93,18 +86,17 @@ class Story:
         self._rng = world.rng("story")
         self.plan = draw(world.rng("plan"))
         self.book = LedgerBook(payload_bytes_max=self.plan.orders.payload_bytes_max)
-        self.opened = 0
-        self.figures: dict[str, int] = {}
+        self.life = NodeLife(
+            world,
+            self.book,
+            name="node",
+            listen=NODE,
+            settings=self.plan.settings,
+            payload_bytes_max=self.plan.orders.payload_bytes_max,
+        )
         self._work = Work(world, self.plan.orders, self.book)
         self._clients = [Client(self._work, f"client-{n}") for n in range(self.plan.clients)]
-        self._stop: asyncio.Event | None = None
-        self._stopping = False
         self._struck = False
-        self._serving = True
-        self._snapshot: list[object] = []
-        self._looked = asyncio.Event()
-        self._replayed = -1
-        self._failure = ""
 
     async def play(self) -> None:
         """Let the process live and end as often as the plan says, then heal and look."""
@@ -115,7 +107,7 @@ class Story:
         host = world.host(NODE.host, plan.disk)
         for client in self._clients:
             world.host(client.name).start("client", client.main)
-        process = host.start("node", self._life)
+        process = host.start("node", self.life.main)
         for _ in range(plan.lives):
             await self._live(process)
             if plan.harms and self._rng.random() < 0.7:
@@ -150,20 +142,12 @@ class Story:
             for harm in harms:
                 harm.cancel()
         if ending == "stop" and process.alive:
-            await self._end(process)
+            await self.life.end(process)
         elif ending == "kill":
             process.kill()
         elif process.alive:
             process.host.crash()
         process.host.boot()
-
-    async def _end(self, process: Process) -> None:
-        """Have the process end by itself."""
-        self._stopping = True
-        if self._stop is not None:
-            self._stop.set()
-        await process.ended.wait()
-        self._stopping = False
 
     async def _wait_for_the_end(self, process: Process, *, early: bool) -> None:
         """Wait for the moment at which it is to end, if it does not by itself."""
@@ -242,34 +226,30 @@ class Story:
                     await client.done.wait()
         except TimeoutError:
             world.violate("liveness: not all that was asked was answered")
-        await self._end(process)
-        if self._failure:
-            world.violate(f"liveness: all is well, and yet: {self._failure}")
+        await self.life.end(process)
+        if self.life.failure:
+            world.violate(f"liveness: all is well, and yet: {self.life.failure}")
         await self._start_twice(process)
-        names = process.disk.names(FOLDER / "journal")
-        if len(names) > 1:
-            world.violate(f"nothing is left to recover: there are {names}")
-        for checked in verify_all(process.disk, FOLDER):
-            for problem in checked.problems:
-                self.book.damage(f"{problem}")
+        self.life.check_stopped(process.disk)
 
     async def _start_twice(self, process: Process) -> None:
         """See that a start by itself changes nothing, and recovers nothing after a clean stop."""
         seen: list[list[object]] = []
         # What a client gave up may still arrive and would be taken.
-        self._serving = False
+        life = self.life
+        life.listen = ELSEWHERE
         for last in (False, True):
-            self._looked.clear()
+            life.looked.clear()
             process.restart()
-            await _either(self._looked, process.ended)
+            await _either(life.looked, process.ended)
             await asyncio.sleep(self._rng.random() ** 2 * 0.02)
-            seen.append(self._snapshot)
-            if self._replayed:
+            seen.append(life.snapshot)
+            if life.replayed:
                 self._world.violate(
-                    f"nothing is left to recover: {self._replayed} records were replayed"
+                    f"nothing is left to recover: {life.replayed} records were replayed"
                 )
             if last:
-                await self._end(process)
+                await life.end(process)
             elif self._rng.random() < 0.5:
                 process.kill()
             else:
@@ -277,61 +257,3 @@ class Story:
             process.host.boot()
         if seen[0] != seen[1]:
             self._world.violate(f"a start changes nothing: {seen[0]} and then {seen[1]}")
-
-    # One life of the process
-
-    async def _life(self, seams: Seams) -> None:
-        self._stop = asyncio.Event()
-        if self._stopping:
-            self._stop.set()
-        try:
-            await self._serve(seams, self._stop)
-        except Violation as violation:
-            self._world.violate(str(violation))
-        except (RoostError, OSError) as error:
-            self._world.trace("failed", error=type(error).__name__, text=str(error))
-
-    async def _serve(self, seams: Seams, stop: asyncio.Event) -> None:
-        """Be a node until told to stop."""
-        self._failure = ""
-        try:
-            load_identity(seams.disk, FOLDER)
-        except NotFound:
-            wall = seams.clock.wall()
-            format_node(seams.disk, FOLDER, cluster=CLUSTER, node="node", rng=seams.rng, wall=wall)
-        identity, lock = take(seams.disk, FOLDER, holder="the node")
-        settings = ProcessSettings(
-            data=FOLDER,
-            listen=NODE if self._serving else ELSEWHERE,
-            store=self.plan.settings,
-            payload_bytes_max=self.plan.orders.payload_bytes_max,
-            drain_s=1.0,
-        )
-        process = await NodeProcess.start(settings, identity, seams=seams, log=self)
-        store = process.store
-        assert store is not None, "it takes requests"
-        self._snapshot = await audit(store, self.book)
-        self.opened += 1
-        self._looked.set()
-        await stop.wait()
-        await process.stop()
-        self._failure = store.failure
-        lock.release()
-        for name in ("flushes", "checkpoints", "throttled"):
-            self._count(name, getattr(store.metrics, name))
-        for name in ("rolls", "trimmed_segments", "full"):
-            self._count(name, getattr(store.journal.metrics, name))
-
-    def _count(self, figure: str, more: int) -> None:
-        self.figures[figure] = self.figures.get(figure, 0) + more
-
-    def event(self, name: str, /, **fields: object) -> None:
-        """Hear what the node says of itself."""
-        if fields.get("level") == "debug":
-            return
-        if "replayed" in fields:
-            self._replayed = int(str(fields["replayed"]))
-        if name == "request_failed":
-            self._world.violate(f"{fields['error']}\n{fields['traceback']}")
-        fields.pop("traceback", None)
-        self._world.trace(f"node: {name}", **fields)

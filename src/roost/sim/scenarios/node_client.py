@@ -22,12 +22,12 @@ from roost.sim.checkers import Violation
 from roost.sim.ledger_book import LedgerBook
 from roost.sim.ledger_page import Attempt
 from roost.sim.scenarios.node_asks import Asks
+from roost.sim.scenarios.node_life import CLUSTER
 from roost.sim.world import World
 from roost.types import EntryId, Epoch, LedgerId
 from roost.wire.messages import PROTOCOL_VERSION, Hello, Read
 
 NODE: Final = Address("node", 7000)
-CLUSTER: Final = "sim"
 HELLO: Final = Hello(version=PROTOCOL_VERSION, cluster=CLUSTER, role="client", name="client")
 # Requests, and how frequent they are where they are not left out.
 KINDS: Final = {
@@ -75,14 +75,14 @@ class Target:
         self.epoch = Epoch(epoch)
         self.ended = False
         self.tried: list[tuple[EntryId, bytes]] = []
-        self._ids = _ids(rng, order)
+        self._ids = fresh_ids(rng, order)
 
     def fresh(self) -> EntryId:
         """Give the next id that nobody has used."""
         return next(self._ids)
 
 
-def _ids(rng: Random, order: str) -> Iterator[EntryId]:
+def fresh_ids(rng: Random, order: str) -> Iterator[EntryId]:
     """Give ids, each once, as they come to a node: with holes, and not in their order."""
     step = rng.randrange(2, 4) if order == "striped" else 1
     at = 0

@@ -80,7 +80,7 @@ def draw(rng: Random) -> Plan:
             pause_s=rng.choice([0.0005, 0.005, 0.05]),
             ends=rng.choice([0.05, 0.3]),
         ),
-        settings=_settings(rng, payload_bytes_max),
+        settings=draw_settings(rng, payload_bytes_max),
         clients=rng.randrange(1, 4),
         lives=rng.randrange(1, 5),
         requests=rng.choice([6, 20, 50]),
@@ -101,7 +101,7 @@ def draw(rng: Random) -> Plan:
     )
 
 
-def _settings(rng: Random, payload_bytes_max: int) -> NodeSettings:
+def draw_settings(rng: Random, payload_bytes_max: int) -> NodeSettings:
     """Draw sizes so small that everything there is happens in some dozens of adds."""
     segment_bytes = rng.choice([300, 700, 2000, 6000, 20_000])
     reserve_bytes = rng.choice([2, 5, 20]) * HEADS_BYTES
