@@ -263,6 +263,29 @@ def test_a_sync_changes_nothing_that_is_seen(disk: Disk, root: Path, file: File)
     assert content(disk, root / "file") == b"abc"
 
 
+def test_a_sweep_syncs_files_and_folders_until_it_is_closed(disk: Disk, root: Path) -> None:
+    sweep = disk.sweep(root)
+    assert sweep is not None
+    for name in ("a", "b"):
+        file = disk.open(root / name, create=True)
+        file.write_at(0, b"abc")
+        file.close()
+
+    sweep.sync()
+    sweep.sync()
+    sweep.close()
+    sweep.close()
+
+    assert content(disk, root / "b") == b"abc"
+    with pytest.raises(OSError, match=r"\[Errno 9\]"):
+        sweep.sync()
+
+
+def test_there_is_no_sweep_of_a_folder_that_is_not_there(disk: Disk, root: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        disk.sweep(root / "folder")
+
+
 def test_a_closed_file_refuses_to_be_used(file: File) -> None:
     file.close()
     file.close()

@@ -57,6 +57,20 @@ class File(Protocol):
         """
 
 
+class Sweep(Protocol):
+    """Many files' syncs in one: of all that was written and named since it was begun."""
+
+    def sync(self) -> None:
+        """Make all of it durable, files and folders; it may be called again.
+
+        It raises where anything of that could not be written, also what others had written to
+        the same file system: then nothing may be concluded about any of the files.
+        """
+
+    def close(self) -> None:
+        """Let go of it. Closing twice does nothing."""
+
+
 class Lock(Protocol):
     """An exclusive hold on a folder, gone at the latest with the process."""
 
@@ -92,6 +106,9 @@ class Disk(Protocol):
 
     def sync_folder(self, folder: Path) -> None:
         """Make all creations, renames and removals in a folder durable."""
+
+    def sweep(self, folder: Path) -> Sweep | None:
+        """Begin a sweep of the file system of a folder; None where errors could pass unseen."""
 
     def lock(self, path: Path, *, holder: str) -> Lock:
         """Take an exclusive lock on a file, made if missing, and write `holder` into it.

@@ -7,14 +7,17 @@ in place of a file is refused, so that a folder which others may write to cannot
 """
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import mmap
 import os
+import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
-from roost.host.disk import File, Held, Lock
+from roost.host.disk import File, Held, Lock, Sweep
 from roost.host.mounts import parse_mounts, why_unsafe
 
 WINDOW_ALIGNMENT = 4096
@@ -26,6 +29,8 @@ _HOLDER_BYTES_MAX = 4096
 # No open file has this number. A negative one would not do: to `mmap` it means no file at all.
 _CLOSED = (1 << 31) - 1
 _MOUNTS = Path("/proc/self/mountinfo")
+# From this version of Linux on `syncfs` tells of pages that could not be written.
+_SYNCFS_TELLS = (5, 8)
 
 
 class PosixDisk:
@@ -89,6 +94,18 @@ class PosixDisk:
             raise
         finally:
             os.close(fd)
+
+    def sweep(self, folder: Path) -> Sweep | None:
+        """Begin a sweep of the file system of a folder; None where errors could pass unseen."""
+        release = re.match(r"(\d+)\.(\d+)", os.uname().release)
+        if release is None or (int(release[1]), int(release[2])) < _SYNCFS_TELLS:
+            return None
+        try:
+            syncfs = ctypes.CDLL(None, use_errno=True).syncfs
+        except (OSError, AttributeError):
+            return None
+        # The system tells each open file of the errors since it was opened.
+        return _PosixSweep(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), syncfs)
 
     def lock(self, path: Path, *, holder: str) -> Lock:
         """Take an exclusive lock on a file, made if missing, and write `holder` into it.
@@ -246,6 +263,26 @@ class _PosixFile:
 
     def close(self) -> None:
         """Let go of the file; windows stay valid. Closing twice does nothing."""
+        fd, self._fd = self._fd, _CLOSED
+        if fd != _CLOSED:
+            os.close(fd)
+
+
+class _PosixSweep:
+    """A folder that is open since the sweep began, to sync its file system."""
+
+    def __init__(self, fd: int, syncfs: Callable[[int], int]) -> None:
+        self._fd = fd
+        self._syncfs = syncfs
+
+    def sync(self) -> None:
+        """Make all of it durable."""
+        if self._syncfs(self._fd):
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), "the file system")
+
+    def close(self) -> None:
+        """Let go of it. Closing twice does nothing."""
         fd, self._fd = self._fd, _CLOSED
         if fd != _CLOSED:
             os.close(fd)

@@ -57,8 +57,29 @@ class Flusher:
 
     def flush(self, flush: Flush) -> Generator[None, None, Stored]:
         """Store what was frozen, step by step, and give what is in the files then."""
-        entries = sorted(flush.blocks)
-        blocks = [*map(flush.blocks.__getitem__, entries)]
+        log = yield from self.write_log(flush)
+        log.sync()
+        yield
+        index = yield from self.write_index(flush)
+        index.sync()
+        if not flush.stored.log_end:
+            yield
+            self._disk.sync_folder(self._folder)
+        return stored_by(flush)
+
+    def write_logs(self, flushes: Sequence[Flush]) -> Generator[None, None, None]:
+        """Write the blocks of many ledgers, to be synced by somebody else."""
+        for flush in flushes:
+            yield from self.write_log(flush)
+
+    def write_indexes(self, flushes: Sequence[Flush]) -> Generator[None, None, None]:
+        """Write the slots of many ledgers, whose logs are synced."""
+        for flush in flushes:
+            yield from self.write_index(flush)
+
+    def write_log(self, flush: Flush) -> Generator[None, None, File]:
+        """Write the blocks of one ledger."""
+        blocks = [*map(flush.blocks.__getitem__, sorted(flush.blocks))]
         yield
         log = self._files.get(flush.ledger, LOG, create=True)
         begin = flush.stored.log_end or HEADER_BYTES
@@ -73,12 +94,16 @@ class Flusher:
             yield
         if flush.closed:
             log.truncate(end)
-        log.sync()
-        yield
+        return log
+
+    def write_index(self, flush: Flush) -> Generator[None, None, File]:
+        """Write the slots of one ledger, whose log is synced."""
+        entries = sorted(flush.blocks)
+        begin = flush.stored.log_end or HEADER_BYTES
         index = self._files.get(flush.ledger, INDEX, create=True)
         if not flush.stored.log_end:
             index.write_at(0, encode_header(flush.ledger, INDEX))
-        slots = make_slots(blocks, begin)
+        slots = make_slots([*map(flush.blocks.__getitem__, entries)], begin)
         yield
         at = 0
         for span in spans(entries):
@@ -86,17 +111,7 @@ class Flusher:
             _write_span(index, span, slots[at:until], known=flush.stored.highest)
             at = until
             yield
-        index.sync()
-        if not flush.stored.log_end:
-            yield
-            self._disk.sync_folder(self._folder)
-        return Stored(
-            log_end=end,
-            entries=flush.stored.entries + len(entries) - flush.rewritten,
-            highest=max(flush.stored.highest, entries[-1]),
-            before=flush.before,
-            at=flush.at,
-        )
+        return index
 
     def remove(self, ledger: LedgerId) -> Generator[None, None, None]:
         """Remove a deleted ledger's files."""
@@ -122,6 +137,18 @@ class Flusher:
     def close(self) -> None:
         """Close all files."""
         self._files.close()
+
+
+def stored_by(flush: Flush) -> Stored:
+    """Tell what is in the files of a ledger after a flush."""
+    stored = flush.stored
+    return Stored(
+        log_end=(stored.log_end or HEADER_BYTES) + sum(map(len, flush.blocks.values())),
+        entries=stored.entries + len(flush.blocks) - flush.rewritten,
+        highest=max(stored.highest, *flush.blocks),
+        before=flush.before,
+        at=flush.at,
+    )
 
 
 def _reserve(log: File, size: int) -> None:

@@ -48,6 +48,9 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     files_max: int = 128
     """How many files each worker keeps open."""
 
+    together_min: int = 256
+    """From how many ledgers on a flush syncs the whole disk, and not each of their files."""
+
     @property
     def fitting_limits(self) -> Limits:
         """Give limits that the journal can keep, so that adds never wait for ever.
@@ -139,6 +142,7 @@ class Store:
             seams=self._seams,
             workers=settings.flush_workers,
             files_max=settings.files_max,
+            together_min=settings.together_min,
             applied=lambda: self._applied,
             relieved=self._look_at_pressure,
             failed=self._fail,

@@ -10,25 +10,29 @@ the journal.
 """
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Final
 
+from roost.host.disk import Sweep
 from roost.host.jobs import begin
 from roost.host.log import Log
 from roost.host.metrics import NodeMetrics
 from roost.host.seams import Seams
 from roost.host.tasks import Worker
 from roost.journal.service import Journal
-from roost.node.flush import Flush, Flusher, is_full
+from roost.node.flush import Flush, Flusher, is_full, stored_by
 from roost.node.known import Known
 from roost.node.layout import CHECKPOINT, LEDGERS, owner, write_whole
-from roost.node.ledgers import Ledger, memory_bytes
+from roost.node.ledgers import Ledger, Stored, memory_bytes
 from roost.node.space import Backlog
 from roost.types import LedgerId, Position
 
 RETRY_S: Final = 1.0
 """How long it waits for room on a full disk before it tries again."""
+
+TOGETHER_MAX: Final = 10_000
+"""How many ledgers are flushed with the same two syncs."""
 
 
 class Upkeep:
@@ -44,6 +48,7 @@ class Upkeep:
         seams: Seams,
         workers: int,
         files_max: int,
+        together_min: int,
         applied: Callable[[], Position],
         relieved: Callable[[], None],
         failed: Callable[[str, OSError], None],
@@ -68,6 +73,7 @@ class Upkeep:
             )
             for number in range(workers)
         ]
+        self._together_min: Final = together_min
         self._checkpoints: Final = seams.tasks.worker("roost-checkpoint")
         self._wanted: Final = asyncio.Event()
         self._busy: Final = asyncio.Lock()
@@ -123,25 +129,86 @@ class Upkeep:
             await self.checkpoint()
 
     async def _flush(self, ledgers: list[LedgerId]) -> None:
-        flushes = []
-        for number in ledgers:
-            ledger = self._known.ledgers.get(number)
-            if ledger is not None and not ledger.frozen and ledger.memtable:
-                flushes.append(asyncio.ensure_future(self._flush_one(ledger)))
-        outcomes = await asyncio.gather(*flushes, return_exceptions=True)
-        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-        if failures:
-            # A full disk is the least of them: it would be tried again.
-            raise min(failures, key=is_full)
+        """Flush ledgers: one by one if they are few, else many at once."""
+        known = self._known.ledgers
+        due = [
+            ledger
+            for number in ledgers
+            if (ledger := known.get(number)) and not ledger.frozen and ledger.memtable
+        ]
+        if len(due) >= self._together_min:
+            sweep = self._disk.sweep(self._folder)
+            if sweep is not None:
+                try:
+                    await self._flush_together(due, sweep)
+                finally:
+                    sweep.close()
+                return
+        flushes = [asyncio.ensure_future(self._flush_one(ledger)) for ledger in due]
+        await _all_of(flushes)
+
+    async def _flush_together(self, ledgers: list[Ledger], sweep: Sweep) -> None:
+        """Flush very many ledgers with two syncs for thousands of them, of the whole disk.
+
+        The order is the same: all logs are synced before any slot is written.
+        """
+        for start in range(0, len(ledgers), TOGETHER_MAX):
+            batch = [
+                ledger
+                for ledger in ledgers[start : start + TOGETHER_MAX]
+                if ledger.id in self._known.ledgers and ledger.memtable and not ledger.frozen
+            ]
+            flushes = [self._freeze(ledger) for ledger in batch]
+            try:
+                await self._by_owner(Flusher.write_logs, flushes)
+                await begin(self._checkpoints, _swept(sweep))
+                # The files of those that were deleted meanwhile are gone, and stay so.
+                there = [flush for flush in flushes if flush.ledger in self._known.ledgers]
+                await self._by_owner(Flusher.write_indexes, there)
+                await begin(self._checkpoints, _swept(sweep))
+            except OSError:
+                for ledger, flush in zip(batch, flushes, strict=True):
+                    self._thaw(ledger, flush)
+                raise
+            for ledger, flush in zip(batch, flushes, strict=True):
+                self._flushed(ledger, flush, stored_by(flush))
+            if start + TOGETHER_MAX < len(ledgers):
+                self._log.event("flushing", flushed=start + len(batch), of=len(ledgers))
+
+    async def _by_owner(
+        self,
+        write: Callable[[Flusher, Sequence[Flush]], Generator[None, None, None]],
+        flushes: Sequence[Flush],
+    ) -> None:
+        """Have each worker write what is of its ledgers."""
+        shares: list[list[Flush]] = [[] for _ in self._owners]
+        for flush in flushes:
+            shares[owner(flush.ledger, len(shares))].append(flush)
+        await _all_of(
+            [
+                asyncio.ensure_future(begin(worker, write(flusher, share)))
+                for (worker, flusher), share in zip(self._owners, shares, strict=True)
+                if share
+            ]
+        )
 
     async def _flush_one(self, ledger: Ledger) -> None:
         if ledger.id not in self._known.ledgers:  # it was deleted meanwhile
             return
-        blocks = ledger.freeze()
-        size = memory_bytes(blocks)
-        self._backlog.froze(ledger.id, size)
+        flush = self._freeze(ledger)
         worker, flusher = self._owners[owner(ledger.id, len(self._owners))]
-        flush = Flush(
+        try:
+            stored = await begin(worker, flusher.flush(flush))
+        except OSError:
+            self._thaw(ledger, flush)
+            raise
+        self._flushed(ledger, flush, stored)
+
+    def _freeze(self, ledger: Ledger) -> Flush:
+        """Take all that a ledger has in memory."""
+        blocks = ledger.freeze()
+        self._backlog.froze(ledger.id, memory_bytes(blocks))
+        return Flush(
             ledger=ledger.id,
             blocks=blocks,
             stored=ledger.stored,
@@ -150,16 +217,19 @@ class Upkeep:
             at=self._clock.wall(),
             rewritten=len(ledger.rewritten & blocks.keys()),
         )
-        try:
-            stored = await begin(worker, flusher.flush(flush))
-        except OSError:
-            if ledger.id in self._known.ledgers:
-                ledger.thaw()
-                self._backlog.thawed(ledger.id, size)
-            else:
-                self._backlog.flushed(ledger.id, size)
-            raise
-        self._backlog.flushed(ledger.id, size)
+
+    def _thaw(self, ledger: Ledger, flush: Flush) -> None:
+        """Give back what could not be stored."""
+        size = memory_bytes(flush.blocks)
+        if ledger.id in self._known.ledgers:
+            ledger.thaw()
+            self._backlog.thawed(ledger.id, size)
+        else:
+            self._backlog.flushed(ledger.id, size)
+
+    def _flushed(self, ledger: Ledger, flush: Flush, stored: Stored) -> None:
+        """Note that it is stored."""
+        self._backlog.flushed(ledger.id, memory_bytes(flush.blocks))
         ledger.flushed(stored)
         if ledger.id in self._known.ledgers:  # or it was deleted meanwhile
             self._known.touch(ledger.id)
@@ -206,3 +276,17 @@ class Upkeep:
             worker.stop()
             flusher.close()
         self._checkpoints.stop()
+
+
+async def _all_of(work: Sequence["asyncio.Future[None]"]) -> None:
+    """Wait for all; of their errors the worst is raised."""
+    outcomes = await asyncio.gather(*work, return_exceptions=True)
+    failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+    if failures:
+        # A full disk is the least of them: it would be tried again.
+        raise min(failures, key=is_full)
+
+
+def _swept(sweep: Sweep) -> Generator[None, None, None]:
+    yield
+    sweep.sync()

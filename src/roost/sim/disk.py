@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from roost.host.disk import File, Held, Lock
+from roost.host.disk import File, Held, Lock, Sweep
 from roost.host.random import Rng
 from roost.sim.drive import Drive, failure
 from roost.sim.faults import DiskFaults, Keep, Operation
@@ -93,6 +93,11 @@ class SimDisk:
         self._drive.check_folder(name)
         self._drive.folders.sync(name)
         self._drive.end()
+
+    def sweep(self, folder: Path) -> Sweep | None:
+        """Begin a sweep of all that is on this disk."""
+        self._drive.check_folder(str(folder))
+        return _SimSweep(self._drive, str(folder))
 
     def lock(self, path: Path, *, holder: str) -> Lock:
         """Take an exclusive lock on a file, made if missing, and write `holder` into it."""
@@ -303,6 +308,34 @@ class _SimFile:
     def _check_writable(self) -> None:
         if not self._writable:
             raise failure(errno.EBADF, self._name)
+
+
+class _SimSweep:
+    """All files of a disk, to be synced together."""
+
+    def __init__(self, drive: Drive, name: str) -> None:
+        self._drive = drive
+        self._name = name
+        self._life: int | None = drive.life
+
+    def sync(self) -> None:
+        """Make everything durable, unless that fails."""
+        if self._life is None:
+            raise failure(errno.EBADF, self._name)
+        drive = self._drive
+        chance = drive.faults.sync_fails
+        if code := drive.begin("sweep", self._name, life=self._life, chance=chance):
+            for inode in drive.inodes():
+                inode.fail_sync(drive.rng)
+            raise failure(code, self._name)
+        for inode in drive.inodes():
+            inode.sync()
+        drive.folders.sync_all()
+        drive.end()
+
+    def close(self) -> None:
+        """Let go of it. Closing twice does nothing."""
+        self._life = None
 
 
 class _SimLock:

@@ -21,6 +21,7 @@ Operation = Literal[
     "release",
     "rename",
     "size",
+    "sweep",
     "sync",
     "sync_folder",
     "truncate",

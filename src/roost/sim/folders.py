@@ -94,6 +94,11 @@ class Folders:
         for change in reversed(ready):
             _apply(self._durable, change)
 
+    def sync_all(self) -> None:
+        """Make durable what changed in any folder."""
+        for folder in sorted({name for change in self._pending for name in change.unsynced}):
+            self.sync(folder)
+
     def crash(self, rng: Rng, keep: Keep) -> None:
         """Become what a loss of power leaves; nothing is pending afterwards."""
         for change in _survivors(self._pending, rng, keep):

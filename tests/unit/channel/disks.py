@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-from roost.host.disk import Disk, File, Lock
+from roost.host.disk import Disk, File, Lock, Sweep
 from roost.host.posix import PosixDisk
 from roost.segments.kernel import GUARDED
 from tests.unit.channel.threads import WAIT_S
@@ -114,6 +114,11 @@ class WatchedDisk:
         self.before("sync_folder", folder)
         if self.syncs:
             self._disk.sync_folder(folder)
+
+    def sweep(self, folder: Path) -> Sweep | None:
+        """Begin a sweep."""
+        self.before("sweep", folder)
+        return self._disk.sweep(folder)
 
     def lock(self, path: Path, *, holder: str) -> Lock:
         """Take a lock."""

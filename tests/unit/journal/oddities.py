@@ -3,7 +3,7 @@
 import errno
 from pathlib import Path
 
-from roost.host.disk import Disk, File, Lock
+from roost.host.disk import Disk, File, Lock, Sweep
 
 
 class _Odd:
@@ -35,6 +35,9 @@ class _Odd:
 
     def sync_folder(self, folder: Path) -> None:
         self._disk.sync_folder(folder)
+
+    def sweep(self, folder: Path) -> Sweep | None:
+        return self._disk.sweep(folder)
 
     def lock(self, path: Path, *, holder: str) -> Lock:
         return self._disk.lock(path, holder=holder)

@@ -5,6 +5,7 @@ import errno
 from contextlib import suppress
 
 import msgspec
+import pytest
 
 from roost.errors import RoostError
 from roost.host.log import Memory
@@ -20,6 +21,7 @@ from tests.unit.node.lives import (
     SEGMENT_BYTES,
     SETTINGS,
     Machine,
+    PowerWent,
     add,
     add_all,
     eased,
@@ -308,4 +310,103 @@ def test_room_that_cannot_be_told_is_noted_and_stops_nothing() -> None:
         await store.stop()
 
     with Machine() as machine:
+        machine.live(program)
+
+
+# Many at once
+
+TOGETHER = msgspec.structs.replace(SETTINGS, together_min=2)
+
+
+async def a_few(store: Store) -> None:
+    """Add to four ledgers, which two workers have, one of them to be closed."""
+    for ledger in (1, 2, 3, 4):
+        await add_all(store, ledger, [0, 1, 9])
+    await store.close_ledger(LedgerId(3), EntryId(9))
+
+
+async def all_there(store: Store) -> None:
+    for ledger in (1, 2, 3, 4):
+        seen = await read_all(store, ledger, 0, 9)
+        assert seen.payloads == {entry: payload(entry) for entry in (0, 1, 9)}
+        assert (await store.verify(LedgerId(ledger))).complete
+
+
+def test_many_ledgers_share_their_syncs_and_nothing_is_left_to_recover() -> None:
+    async def first(seams: Seams) -> None:
+        log = Memory()
+        store = await opened(seams, TOGETHER, log=log)
+        await a_few(store)
+        await flushed(store)
+        assert store.memory_bytes == 0
+        await all_there(store)
+        await add_all(store, 2, [5])
+        await add_all(store, 4, [5])
+        await store.stop()
+        assert not store.failure
+
+    async def second(seams: Seams) -> None:
+        log = Memory()
+        store = await opened(seams, log=log)
+        assert dict(log.events)["recovered"]["replayed"] == 0
+        assert (await read_all(store, 2, 5, 5)).payloads == {5: payload(5)}
+        await add_all(store, 2, [6])
+
+    with Machine() as machine:
+        machine.live(first)
+        machine.crash("none")
+        machine.live(second)
+
+
+def test_whenever_the_power_goes_in_a_flush_of_many_everything_is_there() -> None:
+    async def first(seams: Seams) -> None:
+        store = await opened(seams, TOGETHER)
+        await a_few(store)
+        machine.disk.lose_power_after(operation)
+        await flushed(store)
+        machine.disk.halt()
+
+    async def second(seams: Seams) -> None:
+        await all_there(await opened(seams))
+
+    for operation in range(1, 60):
+        with Machine(operation) as machine:
+            with suppress(PowerWent):
+                machine.live(first)
+            machine.crash()
+            machine.live(second)
+
+
+def test_after_a_failed_sweep_all_of_it_is_in_the_journal_and_the_node_only_reads() -> None:
+    async def first(seams: Seams) -> None:
+        store = await opened(seams, TOGETHER)
+        await a_few(store)
+        machine.disk.fail_next("sweep", "node", errno.EIO)
+        with pytest.raises(OSError, match="EIO"):
+            await flushed(store)
+        await all_there(store)
+
+    async def second(seams: Seams) -> None:
+        await all_there(await opened(seams))
+
+    with Machine() as machine:
+        machine.live(first)
+        machine.live(second)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_ledger_that_is_deleted_in_a_flush_of_many_leaves_no_files(seed: int) -> None:
+    async def program(seams: Seams) -> None:
+        store = await opened(seams, TOGETHER)
+        await a_few(store)
+        flush = asyncio.ensure_future(flushed(store))
+        await asyncio.sleep(seams.rng.random() * 1e-3)
+        await store.delete(LedgerId(2))
+        await flush
+        await store.stop()
+        names = seams.disk.names(FOLDER / "ledgers")
+        assert [name for name in names if name.startswith("2.")] == []
+        assert len(names) == 6
+
+    with Machine(seed) as machine:
         machine.live(program)

@@ -105,7 +105,7 @@ def draw_settings(rng: Random, payload_bytes_max: int) -> NodeSettings:
     """Draw sizes so small that everything there is happens in some dozens of adds."""
     segment_bytes = rng.choice([300, 700, 2000, 6000, 20_000])
     reserve_bytes = rng.choice([2, 5, 20]) * HEADS_BYTES
-    return NodeSettings(
+    settings = NodeSettings(
         journal=JournalSettings(
             segment_bytes=segment_bytes,
             reserve_bytes=reserve_bytes,
@@ -123,3 +123,6 @@ def draw_settings(rng: Random, payload_bytes_max: int) -> NodeSettings:
         flush_workers=rng.randrange(1, 4),
         files_max=rng.choice([1, 2, 20]),
     )
+    # No draw of its own: the histories of all seeds stay what they are but for this.
+    together_min = 2 if settings.flush_workers == 2 else 256
+    return msgspec.structs.replace(settings, together_min=together_min)
