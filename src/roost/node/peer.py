@@ -3,6 +3,7 @@
 Each entry is written as recovery writes: journaled, and durable before it counts. What is here
 already, with the same bytes, costs no more than a look, so a copy that was interrupted is simply
 asked for again. An entry that one source lacks, or cannot vouch for, is asked of the next one.
+While writers have to wait, so does a copy.
 """
 
 import asyncio
@@ -128,6 +129,7 @@ class _Copy:
 
     async def _add(self, batch: Batch) -> None:
         ledger = self._place.ledger
+        await self._store.eased()
         group = _Group(len(batch.found))
         for entry, payload in batch.found.items():
             self._store.add(

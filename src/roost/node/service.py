@@ -39,6 +39,9 @@ from roost.wire.messages import (
 
 Work = Callable[[], Coroutine[Any, Any, object]]
 
+SUSPECT_BYTES: Final = 16
+"""What an id that is suspect counts for in a read, so that a wide one ends."""
+
 
 class NodeService:
     """The requests of a node."""
@@ -101,6 +104,7 @@ class NodeService:
             while more:
                 chunk = await coming
                 size = sum(len(piece.blocks) for piece in chunk.pieces)
+                size += SUSPECT_BYTES * len(chunk.suspects)
                 if size > left < read_bytes_max:  # one entry always comes, and no more than fit
                     chunk = _nothing_of(chunk)
                 left -= size

@@ -82,6 +82,9 @@ Item = tuple[Ledger | None, Add, Position] | Control | asyncio.Future[None]
 class Store:
     """One node's ledgers."""
 
+    # What somebody waits for who waits until adds need not.
+    _easing: asyncio.Future[None] | None = None
+
     def __init__(
         self,
         folder: Path,
@@ -433,6 +436,7 @@ class Store:
         self._refusal = lambda: Unavailable(
             f"this node only reads: {failure}. Look after its disk, and start it again."
         )
+        self._ease()
 
     # Pressure
 
@@ -445,7 +449,20 @@ class Store:
         if bool(why) != bool(self.why_slow):
             self.metrics.throttled += bool(why)
             self.why_slow = why
+            self._ease()
             self.on_pressure()
+
+    async def eased(self) -> None:
+        """Wait until adds need not wait, or are refused; for who adds without a connection."""
+        while self.why_slow and self._refusal is None:
+            if self._easing is None:
+                self._easing = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._easing)
+
+    def _ease(self) -> None:
+        if self._easing is not None and not (self.why_slow and self._refusal is None):
+            self._easing.set_result(None)
+            self._easing = None
 
     def _why_slow(self) -> str:
         return self._backlog.why_slow(
@@ -476,6 +493,7 @@ class Store:
             return
         if self.free_bytes < self._free_bytes_min or (self.upkeep.why_full and self._why_slow()):
             self._refusal = self._no_room
+            self._ease()
         else:
             self._refusal = None
 
@@ -522,6 +540,7 @@ class Store:
         self._stopping = True
         if not self.failure:
             self._refusal = lambda: Closed("this node was stopped")
+            self._ease()
         await self.upkeep.settle()
         for task in self._housekeeping:
             task.cancel()

@@ -126,11 +126,12 @@ class Views:
     def _of_unknown(self, read: Read) -> Chunk:
         if read.ledger not in self._known.deleted and self._known.forgetful:
             # It may have been here. Nobody can say that what it held is absent.
+            before = EntryId(min(read.upto + 1, read.first + SLOTS_MAX))
             return Chunk(
                 first=read.first,
-                before=EntryId(read.first + 1),
+                before=before,
                 pieces=[],
-                suspects=[read.first],
+                suspects=[EntryId(entry) for entry in range(read.first, before)],
                 lac=NO_ENTRY,
                 last=None,
                 fenced=None,

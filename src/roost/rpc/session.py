@@ -66,8 +66,8 @@ Handler = Callable[["Session", Frame], None]
 """Begins what a request asks for. Raises `RoostError` to refuse it, or answers, now or later."""
 
 Authorize = Callable[[Peer, int, Frame], None]
-"""Lets a peer do something (the kind of request, and the request itself: `ledger_of` tells what it
-is about), or raises `Denied`. It is called for every request, so it has to be quick."""
+"""Lets a peer do something (the kind of request, and the request itself, whose body says what it is
+about), or raises `Denied`. It is called for every request, so it has to be quick."""
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -189,18 +189,6 @@ class Session(asyncio.BufferedProtocol):
     async def drained(self) -> None:
         """Wait until the peer has read most of what it was sent; or is gone."""
         await self._output.drained()
-
-    def hold(self, size: int) -> None:
-        """Count bytes that this peer keeps us from using otherwise, besides those of requests."""
-        self._held += size
-        if self._held > self._held_bytes_max:
-            self._pause(_HELD)
-
-    def let_go(self, size: int) -> None:
-        """Count them no more."""
-        self._held -= size
-        if self._pauses:
-            self._ease()
 
     # What the server calls.
 

@@ -36,7 +36,6 @@ from msgspec import Meta
 from roost.errors import Invalid
 from roost.types import EntryId, Epoch, LedgerId
 from roost.wire.entry import ENTRY_ID_MAX, LEDGER_ID_MAX
-from roost.wire.frame import Frame
 
 T = TypeVar("T")
 
@@ -149,7 +148,10 @@ class Read(msgspec.Struct, frozen=True, array_like=True):
     first: Entry
     upto: Entry
     bytes_max: Annotated[int, Meta(ge=0, le=READ_BYTES_MAX)]
-    """How many bytes of blocks are wanted in all frames together; the first block always comes."""
+    """How many bytes of blocks are wanted in all frames together; the first block always comes.
+
+    A suspect id counts as 16.
+    """
 
     fence: Term | None = None
     wait_s: Annotated[float, Meta(ge=0.0, le=WAIT_S_MAX)] = 0.0
@@ -361,23 +363,4 @@ def decode_add(body: bytes) -> tuple[Epoch, EntryId]:
     return epoch, lac
 
 
-def ledger_of(request: Frame) -> LedgerId | None:
-    """Tell which ledger a request is about, if it is about one and says so where it should."""
-    if request.kind == ADD:
-        # Where the block of an entry has its ledger.
-        return LedgerId(int.from_bytes(request.blob[12:20], "little"))
-    if kind := _OF_LEDGERS.get(request.kind):
-        return decode(request.body, kind).ledger
-    return None
-
-
 _DECODERS: Final[dict[type, msgspec.msgpack.Decoder[Any]]] = {}
-_OF_LEDGERS: Final[dict[int, type[Read | State | Fence | Close | Place | Delete | Verify]]] = {
-    READ: Read,
-    STATE: State,
-    FENCE: Fence,
-    CLOSE: Close,
-    PLACE: Place,
-    DELETE: Delete,
-    VERIFY: Verify,
-}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roost.errors import Conflict, Invalid, NotFound
+from roost.errors import Conflict, Invalid, NotFound, Unavailable
 from roost.host.seams import Seams
 from roost.node.peer import PIECE_ENTRIES
 from roost.types import EntryId, Epoch
@@ -232,5 +232,40 @@ def test_a_node_that_only_reads_copies_nothing_and_says_so() -> None:
             told = await asyncio.gather(placed(bob, alice), return_exceptions=True)
 
             assert "only reads" in str(told[0]), told
+
+    simulated(program)
+
+
+def test_a_copy_waits_while_writers_have_to_wait() -> None:
+    async def program(seams: Seams, folder: Path) -> None:
+        async with running(seams, folder) as alice, running(seams, folder, "bob") as bob:
+            await alice.add(*range(10))
+            bob.store.why_slow = "too much is in memory"
+
+            copy = asyncio.ensure_future(placed(bob, alice))
+            await asyncio.sleep(0.01)
+            assert not copy.done()
+            assert bob.store.page(None, 9) == []
+            bob.store._look_at_pressure()  # noqa: SLF001 (as after a flush)
+
+            assert (await copy).missing_total == 0
+            assert len(await bob.there()) == 10
+
+    simulated(program)
+
+
+def test_a_copy_that_waits_ends_when_the_node_fails() -> None:
+    async def program(seams: Seams, folder: Path) -> None:
+        async with running(seams, folder) as alice, running(seams, folder, "bob") as bob:
+            await alice.add(*range(10))
+            bob.store.why_slow = "too much is in memory"
+            copies = [asyncio.ensure_future(placed(bob, alice)) for _ in range(2)]
+            await asyncio.sleep(0.01)
+
+            bob.store._fail("a flush", OSError("broken"))  # noqa: SLF001 (as its upkeep does)
+
+            for copy in copies:
+                with pytest.raises(Unavailable, match="only reads"):
+                    await copy
 
     simulated(program)

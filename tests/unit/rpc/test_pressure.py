@@ -99,33 +99,6 @@ def test_a_single_request_above_the_limit_gets_through(run: Stage) -> None:
     run(program)
 
 
-@each_stage
-def test_what_is_held_for_a_peer_counts_until_it_is_let_go(run: Stage) -> None:
-    async def program(net: Net) -> None:
-        sessions: list[Session] = []
-
-        def on_read(session: Session, frame: Frame) -> None:
-            session.hold(5000)
-            sessions.append(session)
-            session.reply(frame.request, ENTRIES)
-
-        house = await House(
-            net, {READ: on_read, STATE: echo}, limits=Limits(held_bytes_max=4000)
-        ).opened()
-        connection = await house.connect()
-
-        await connection.call(READ)
-        call = connection.call(STATE, b"later")
-        await turns(50)
-        assert not call.done()
-        sessions[0].let_go(5000)
-
-        assert (await call).body == b"later"
-        await house.close(connection)
-
-    run(program)
-
-
 @each_wide_stage
 def test_a_peer_that_does_not_read_its_answers_is_not_read_from(run: Stage) -> None:
     async def program(net: Net) -> None:

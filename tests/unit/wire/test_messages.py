@@ -9,15 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.errors import Invalid
-from roost.types import EntryId, LedgerId
-from roost.wire.entry import ENTRY_ID_MAX, LEDGER_ID_MAX, encode_entry
-from roost.wire.frame import BODY_BYTES_MAX, Frame
+from roost.wire.entry import ENTRY_ID_MAX
+from roost.wire.frame import BODY_BYTES_MAX
 from roost.wire.messages import (
-    ADD,
     KINDS,
     LEDGERS_MAX,
-    READ,
-    STAT,
     SUSPECTS_MAX,
     Body,
     Entries,
@@ -31,7 +27,6 @@ from roost.wire.messages import (
     decode_add,
     encode,
     encode_add,
-    ledger_of,
 )
 from tests.unit.wire.bodies import EXAMPLES, LARGEST, STATE
 
@@ -127,16 +122,6 @@ def test_an_add_has_an_epoch_and_a_lac() -> None:
 def test_an_add_that_cannot_be_is_refused(body: bytes) -> None:
     with pytest.raises(Invalid, match="an ADD"):
         decode_add(body)
-
-
-def test_a_request_says_which_ledger_it_is_about() -> None:
-    block = encode_entry(LEDGER_ID_MAX, 4, b"payload")
-    read = encode(Read(LedgerId(5), EntryId(0), EntryId(0), 0))
-
-    assert ledger_of(Frame(ADD, 0, 1, encode_add(1, 0), block)) == LEDGER_ID_MAX
-    assert ledger_of(Frame(ADD, 0, 1, encode_add(1, 0), memoryview(block))) == LEDGER_ID_MAX
-    assert ledger_of(Frame(READ, 0, 1, read, b"")) == 5
-    assert ledger_of(Frame(STAT, 0, 1, b"", b"")) is None
 
 
 def test_kinds_differ_and_have_names() -> None:
