@@ -147,8 +147,8 @@ BUGS: Final = [
     Bug("nothing is noted", nothing_is_noted, 100),
     Bug("a loss of power is not noticed", a_loss_of_power_is_not_noticed, 100),
     Bug("noted before the checkpoint", noted_before_the_checkpoint, 200),
-    Bug("known ledgers distrusted only", known_ledgers_distrusted_only, 200),
+    Bug("known ledgers distrusted only", known_ledgers_distrusted_only, 400),
     Bug("ends not synced", ends_not_synced, 200),
     Bug("synced once", synced_once, 200),
-    Bug("flushes that do not count are read", flushes_that_do_not_count_are_read, 400),
+    Bug("flushes that do not count are read", flushes_that_do_not_count_are_read, 600),
 ]
