@@ -118,7 +118,7 @@ def plan(slots: bytes, first: EntryId, *, bytes_max: int, log_end: int) -> Plan:
         sizes = [size]
         if offset == 0 and size == 0 and crc == 0:
             missing.append(entry)
-        elif not HEAD_BYTES <= size <= HEAD_BYTES + PAYLOAD_BYTES_MAX or offset + size > log_end:
+        elif not HEAD_BYTES <= size <= HEAD_BYTES + PAYLOAD_BYTES_MAX or offset >= log_end:
             bad.append(entry)
         else:
             # Where a run ended because it was long enough, what goes on is worth another long one.

@@ -125,7 +125,7 @@ def test_entries_that_stand_together_are_read_together() -> None:
 def test_a_run_is_no_longer_than_is_good_and_no_short_one_goes_on(size: int, each: int) -> None:
     slots = b"".join(slot(64 + size * n, size) for n in range(5 * each))
 
-    found = plan(slots, FIRST, bytes_max=4 * RUN_BYTES_MAX + size)
+    found = plan(slots, FIRST, bytes_max=4 * RUN_BYTES_MAX + size, log_end=LOG_END)
 
     longest = RUN_BYTES_MAX // size
     assert longest == each
@@ -139,9 +139,18 @@ def test_an_entry_that_is_longer_than_a_good_run_is_one() -> None:
     size = HEAD_BYTES + PAYLOAD_BYTES_MAX
     slots = slot(64, 30) + slot(94, size) + slot(94 + size, 30) + slot(124 + size, 30)
 
-    found = plan(slots, FIRST, bytes_max=1 << 30)
+    found = plan(slots, FIRST, bytes_max=1 << 30, log_end=1 << 40)
 
     assert [run.sizes for run in found.runs] == [[30], [size], [30, 30]]
+
+
+def test_a_run_ends_where_the_log_does() -> None:
+    slots = slot(64, 30) + slot(94, 30) + slot(124, 30)
+
+    found = plan(slots, FIRST, bytes_max=1000, log_end=94)
+
+    assert [run.sizes for run in found.runs] == [[30]]
+    assert (found.bad, found.before) == ([11, 12], 13)
 
 
 def test_blocks_that_touch_but_whose_ids_do_not_are_two_runs() -> None:
