@@ -25,7 +25,8 @@ class Kept:
         self._segments: Final = deque(segments)
         self._file_bytes: Final = file_bytes
         self._grows = False
-        self._removing = False
+        self.removing = False
+        """Whether some are being removed."""
         self._wanted_from = Position(0)
 
     def on_made(self) -> None:
@@ -63,17 +64,17 @@ class Kept:
     def take_unneeded(self) -> list[Segment]:
         """Give the segments to be removed now; none while others are being removed."""
         gone: list[Segment] = []
-        while not self._removing and self.has_unneeded(self._wanted_from):
+        while not self.removing and self.has_unneeded(self._wanted_from):
             gone.append(self._segments.popleft())
-        self._removing = self._removing or bool(gone)
+        self.removing = self.removing or bool(gone)
         return gone
 
     def on_removed(self, gone: Sequence[Segment]) -> None:
         """Note that they were removed."""
-        self._removing = False
+        self.removing = False
         self.bytes -= sum(segment.file_bytes for segment in gone)
 
     def on_not_removed(self, gone: Sequence[Segment]) -> None:
         """Note that they could not all be removed; they are given again."""
-        self._removing = False
+        self.removing = False
         self._segments.extendleft(reversed(gone))

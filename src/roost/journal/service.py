@@ -93,7 +93,7 @@ class Journal:
         self._due = False
         self._gathering = False
         self._alone: Final = Alone(settings)
-        self._closing = False
+        self._closing = self._ending = False
         self._started: Final = asyncio.Event()
         self._ended: Final = asyncio.Event()
 
@@ -414,18 +414,31 @@ class Journal:
         self.metrics.salvaged_bytes += sum(each.file_bytes for each in gone if each.damaged)
         self._want()
         self._remove_unneeded()
+        if self._ending:
+            self._end()
 
     def _on_not_removed(self, gone: list[Segment]) -> None:
         # Nothing that counts hangs on it. One that is gone already is passed over then.
         self.metrics.failed_trims += 1
         self._kept.on_not_removed(gone)
+        if self._ending:
+            self._end()
 
     # The end
 
     def _end(self) -> None:
-        self._worker.start(self._finish(broken=self._error is not None))
+        """Let the worker finish, as soon as nothing is being removed any more."""
+        self._ending = True
+        if not self._kept.removing:
+            gone = [] if self._error is not None else self._kept.take_unneeded()
+            self._worker.start(self._finish(gone, broken=self._error is not None))
 
-    def _finish(self, *, broken: bool) -> Iterator[None]:
+    def _finish(self, gone: list[Segment], *, broken: bool) -> Iterator[None]:
+        try:
+            if gone:
+                yield from self._writer.remove(gone)
+        except OSError:
+            pass  # the next start removes them
         try:
             if not broken:
                 yield from self._writer.finish()

@@ -153,15 +153,29 @@ class Views:
         )
         if found.before == first < before:
             self._metrics.cold_reads += 1
-            stored = ledger.stored
-            found = await begin(
-                self._worker, self._from_files(ledger.id, stored, first, before, bytes_max)
-            )
-            found = _merge(found, memory, bytes_max=bytes_max)
+            found = await self._cold(ledger, memory, first, before, bytes_max)
             self._report(ledger, found)
         if found.before >= reach:
             found = msgspec.structs.replace(found, before=end)
         return _chunk(ledger, first, found)
+
+    async def _cold(
+        self, ledger: Ledger, memory: Memory, first: EntryId, before: EntryId, bytes_max: int
+    ) -> Found:
+        """Read from the files, and put what is in memory in the place of what is not whole there.
+
+        An entry that was added meanwhile, below others, may stand behind the end of the log as it
+        was when the read began: it is in memory now, or its flush has ended, and it counts then.
+        """
+        while True:
+            stored = ledger.stored
+            found = await begin(
+                self._worker, self._from_files(ledger.id, stored, first, before, bytes_max)
+            )
+            for each in (memory, Memory(memtable=ledger.memtable, frozen=ledger.frozen)):
+                found = _merge(found, each, bytes_max=bytes_max)
+            if not found.suspects or ledger.stored is stored:
+                return found
 
     def _from_files(
         self, ledger: LedgerId, stored: Stored, first: EntryId, before: EntryId, bytes_max: int

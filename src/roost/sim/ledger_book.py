@@ -212,7 +212,9 @@ class LedgerBook:
     def fenced(self, ledger: int, epoch: int) -> None:
         """Note that it was answered: it holds."""
         page = self._page(ledger)
-        self._synced = max(self._synced, page.asked.get(("fence", epoch), 0))
+        # One that a higher one covers is not written again, so nothing is synced for it.
+        covered = [page.asked.get(("fence", each), 0) for each in page.fences if each >= epoch]
+        self._synced = max(self._synced, min(covered, default=0))
         page.fenced = epoch if page.fenced is None else max(epoch, page.fenced)
         if page.fenced_since is None:
             page.fenced_since = self._tick()
@@ -303,7 +305,9 @@ class LedgerBook:
                 f"{state.highest}: nobody added that"
             )
         page.highest = max(page.highest, state.highest)
-        if look.epoch is not None and state.epoch != look.epoch:
+        # Who has lost its journal knows no epoch of what it finds in its files, until one is added.
+        unknown = state.epoch is None and self._doubted
+        if look.epoch is not None and state.epoch != look.epoch and not unknown:
             self._unless_harmed(
                 f"one value: ledger {page.ledger} belongs to epoch {state.epoch}, and belonged to "
                 f"{look.epoch}"

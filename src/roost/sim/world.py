@@ -144,6 +144,8 @@ class Host:
         self.clock = SimClock(world.timeline)
         self.processes: dict[str, Process] = {}
         self.up = True
+        self.dark_at = 0.0
+        """When the power went last."""
         self._drawn = True
 
     def start(self, name: str, main: Main) -> "Process":
@@ -175,6 +177,7 @@ class Host:
         """End all processes as the power goes; `crash` then says what it did to the disks."""
         if self.up:
             self.up = False
+            self.dark_at = self.world.now
             self._drawn = False
             self.world.network.power(self.name, up=False)
             self.world.trace("power", host=self.name)

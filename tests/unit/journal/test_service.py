@@ -594,3 +594,19 @@ def test_the_next_life_goes_on_behind_the_last_in_a_segment_of_its_own() -> None
     lives = play(act)
     assert names(lives) == ["1.journal", "2.journal"]
     assert [record.position for record in read(lives.disk).records] == [0, 100]
+
+
+def test_a_close_waits_for_segments_that_are_removed_and_removes_what_came_to_it_since() -> None:
+    async def act(life: Life, journal: Journal) -> None:
+        for n in range(9):
+            add(journal, n, 1500)
+            await life.until_told(n + 1)
+        journal.trim(Position(3000))
+        journal.trim(journal.tail)
+
+        await journal.close()
+
+        assert life.metrics.failed_trims == 0
+
+    lives = play(act)
+    assert names(lives) == ["5.journal"]

@@ -179,13 +179,13 @@ class Member:
         if self._may_lose:
             kept = 0
             if self._journal.sync == "interval":
-                since = self._world.now - self._journal.interval_s - SLACK_S
+                since = host.dark_at - self._journal.interval_s - SLACK_S
                 kept = max((moment for at, moment in self._known if at <= since), default=0)
             self.book.lost_power(kept=kept)
         host.boot()
 
 
-class Copy(msgspec.Struct):
+class Copy(msgspec.Struct, eq=False):
     """A copy that was asked for, and may be under way: what it may bring to a node."""
 
     member: Member
@@ -306,6 +306,8 @@ class Story:
         if self.plan.harms and rng.random() < 0.5 and not member.process.alive:
             self._harm(member)
         for each in self.members:
+            if not each.process.host.up:  # at an operation that came late
+                each.lose_power()
             each.restart()
 
     def _harm(self, member: Member) -> None:
