@@ -12,7 +12,8 @@
     ├─ Invalid     the request can never work: which field, what is allowed
     ├─ Missing     it does not exist
     │  ├─ NotFound
-    │  └─ Trimmed      it existed; `head` says where what is left begins
+    │  ├─ Trimmed      it existed; `head` says where what is left begins
+    │  └─ Compacted    so old a history is forgotten; list again, and go on from there
     ├─ Corrupt     stored bytes contradict their checksum: which file, which offset
     ├─ Closed      this object was closed
     └─ Denied      not allowed, or not known
@@ -88,6 +89,14 @@ class Trimmed(Missing):
     def __init__(self, message: str, *, head: int) -> None:
         super().__init__(message)
         self.head: Final = head
+
+
+class Compacted(Missing):
+    """The store's history is forgotten up to revision `upto`: list again, and go on from there."""
+
+    def __init__(self, message: str, *, upto: int) -> None:
+        super().__init__(message)
+        self.upto: Final = upto
 
 
 class Corrupt(RoostError):

@@ -103,6 +103,10 @@ class World:
         """Note something that is only worth reading when one looks closely."""
         self._trace.add_detail(self.now, line)
 
+    def post(self, when: float, callback: Callable[..., object], *args: Any) -> None:
+        """Let something happen at an instant, beside all processes."""
+        self._medium.post(when, callback, *args)
+
     def count(self, fault: str) -> None:
         """Note that something was done to the world."""
         self.faults[fault] = self.faults.get(fault, 0) + 1

@@ -5,7 +5,7 @@ An ERROR's body is MessagePack, an array: code, message, attributes by name. Cod
       1 RoostError
     100 Retryable  101 Sealed  102 Throttled  103 NoRoom  104 Unavailable
     200 Unknown    300 Fenced  400 Conflict   500 Invalid
-    600 Missing    601 NotFound 602 Trimmed
+    600 Missing    601 NotFound 602 Trimmed 603 Compacted
     700 Corrupt    800 Closed  900 Denied
 
 The hundreds are the branches of the tree: a receiver that does not know a code takes it for the
@@ -21,6 +21,7 @@ from msgspec import Meta
 
 from roost.errors import (
     Closed,
+    Compacted,
     Conflict,
     Corrupt,
     Denied,
@@ -58,6 +59,7 @@ CODES: Final[dict[int, type[RoostError]]] = {
     600: Missing,
     601: NotFound,
     602: Trimmed,
+    603: Compacted,
     700: Corrupt,
     800: Closed,
     900: Denied,
@@ -67,6 +69,7 @@ ATTRIBUTES: Final[dict[type[RoostError], dict[str, type[int | str]]]] = {
     Sealed: {"ledger": int, "last": int},
     Fenced: {"ledger": int, "epoch": int},
     Trimmed: {"head": int},
+    Compacted: {"upto": int},
     Corrupt: {"file": str, "offset": int},
 }
 """What an error of a class has besides its message."""
