@@ -1,25 +1,51 @@
-"""The stages on which the metadata suite plays: each kind of store, and how to run a story on it."""
+"""The stages on which the metadata suite plays: each kind of store, and how to play on it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from roost.metadata.store import MetadataStore
 from roost.sim.metadata import SimMetadata
 from roost.sim.world import World
 
-Story = Callable[[Callable[[], Awaitable[MetadataStore]]], Awaitable[None]]
+LONG_S: Final = 60.0
+"""How long a story takes at most."""
+
+Open = Callable[[], Awaitable[MetadataStore]]
+Story = Callable[[Open], Awaitable[None]]
 """Takes a function that opens one more store object on the same store."""
 
 
 class Stage(Protocol):
-    """One kind of store."""
+    """One kind of store, and what can be done to it while a story plays."""
 
     def play(self, story: Story) -> None:
-        """Run a story on an empty store, and end."""
+        """Play a story on an empty store."""
 
-    def compact(self) -> None:
-        """Forget all history, while a story runs."""
+    async def compact(self) -> None:
+        """Forget all history."""
+
+    async def let_go(self) -> None:
+        """End all leases behind their holders' backs."""
+
+    def close(self) -> None:
+        """Remove what is left."""
+
+
+async def play_out(story: Story, open_: Open) -> None:
+    """Play a story, and close every store that it opened."""
+    stores: list[MetadataStore] = []
+
+    async def opened() -> MetadataStore:
+        stores.append(await open_())
+        return stores[-1]
+
+    try:
+        async with asyncio.timeout(LONG_S):
+            await story(opened)
+    finally:
+        for store in stores:
+            await store.close()
 
 
 class SimStage:
@@ -28,24 +54,23 @@ class SimStage:
     def __init__(self) -> None:
         self._world = World(7)
         self._store = SimMetadata(self._world)
+        self._handles = 0
 
     def play(self, story: Story) -> None:
-        stores: list[MetadataStore] = []
-
-        async def open_() -> MetadataStore:
-            stores.append(self._store.handle(f"process-{len(stores)}"))
-            return stores[-1]
-
-        async def main() -> None:
-            try:
-                async with asyncio.timeout(100):
-                    await story(open_)
-            finally:
-                for store in stores:
-                    await store.close()
-
-        with self._world:
-            self._world.run(main)
+        self._world.run(lambda: play_out(story, self._open))
 
     async def compact(self) -> None:
         self._store.compact()
+
+    async def let_go(self) -> None:
+        self._store.let_go()
+
+    def close(self) -> None:
+        self._world.close()
+
+    async def _open(self) -> MetadataStore:
+        self._handles += 1
+        return self._store.handle(f"process-{self._handles}")
+
+
+STAGES: dict[str, Callable[[], Stage]] = {"sim": SimStage}
