@@ -2,8 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
+from roost.cli.machine import seams
+from roost.host.log import Silence
+from roost.host.system import SystemClock
+from roost.metadata.keeper import Keeper
+from roost.metadata.local import LocalStore
 from roost.metadata.store import MetadataStore
 from roost.sim.metadata import SimMetadata
 from roost.sim.world import World
@@ -73,4 +80,36 @@ class SimStage:
         return self._store.handle(f"process-{self._handles}")
 
 
-STAGES: dict[str, Callable[[], Stage]] = {"sim": SimStage}
+class FolderStage:
+    """The embedded store, in this process."""
+
+    def __init__(self) -> None:
+        self._folder = TemporaryDirectory()
+        self._keeper: Keeper
+
+    def play(self, story: Story) -> None:
+        asyncio.run(self._main(story))
+
+    async def compact(self) -> None:
+        self._keeper.compact(self._keeper.revision)
+
+    async def let_go(self) -> None:
+        await self._keeper.let_go()
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+    async def _main(self, story: Story) -> None:
+        self._keeper = await Keeper.open(
+            Path(self._folder.name), seams=seams(), log=Silence(), holder="test", keep_leases=False
+        )
+        try:
+            await play_out(story, self._open)
+        finally:
+            await self._keeper.close()
+
+    async def _open(self) -> MetadataStore:
+        return LocalStore(self._keeper, clock=SystemClock())
+
+
+STAGES: dict[str, Callable[[], Stage]] = {"sim": SimStage, "folder": FolderStage}

@@ -37,7 +37,7 @@ BATCH_REVISIONS: Final = 100
 """How many revisions a batch has at most."""
 
 PAGE_BYTES: Final = 4 << 20
-"""A page ends when it has so much; it has one key at least."""
+"""A page ends when it has so much, and so does a batch; there is one key, or revision, at least."""
 
 
 class _Held(msgspec.Struct):
@@ -124,7 +124,7 @@ class Versions:
             )
         last = self._revision if upto is None else upto
         events: list[Event] = []
-        revisions = 0
+        revisions = size = 0
         for place in range(self._place(first), len(self._events)):
             event = self._events[place]
             if event.revision > last:
@@ -133,9 +133,10 @@ class Versions:
                 continue
             if not events or events[-1].revision != event.revision:
                 revisions += 1
-                if revisions > BATCH_REVISIONS:
+                if revisions > BATCH_REVISIONS or size >= PAGE_BYTES:
                     break
             events.append(event)
+            size += len(event.key) + (0 if event.item is None else len(event.item.value))
         return Batch(events) if events else Revision(max(first, last + 1))
 
     def since(self, revision: Revision) -> Sequence[Event]:
