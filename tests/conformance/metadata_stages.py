@@ -8,9 +8,12 @@ from typing import Final, Protocol
 
 from roost.cli.machine import seams
 from roost.host.log import Silence
+from roost.host.net import Address, AsyncioNet
 from roost.host.system import SystemClock
 from roost.metadata.keeper import Keeper
 from roost.metadata.local import LocalStore
+from roost.metadata.remote import RemoteStore
+from roost.metadata.server import MetaSettings, run_meta
 from roost.metadata.store import MetadataStore
 from roost.sim.metadata import SimMetadata
 from roost.sim.world import World
@@ -112,4 +115,38 @@ class FolderStage:
         return LocalStore(self._keeper, clock=SystemClock())
 
 
-STAGES: dict[str, Callable[[], Stage]] = {"sim": SimStage, "folder": FolderStage}
+class ServedStage(FolderStage):
+    """The embedded store, served over loopback in this process."""
+
+    async def _main(self, story: Story) -> None:
+        self._serving: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
+        stop = asyncio.Event()
+        serving = asyncio.create_task(
+            run_meta(
+                MetaSettings(data=Path(self._folder.name), listen=Address("127.0.0.1", 0)),
+                seams=seams(),
+                log=Silence(),
+                holder="test",
+                stop=stop,
+                serving=self._on_serving,
+            )
+        )
+        try:
+            await play_out(story, self._open)
+        finally:
+            stop.set()
+            await serving
+
+    def _on_serving(self, keeper: Keeper, address: Address) -> None:
+        self._keeper = keeper
+        self._serving.set_result(address)
+
+    async def _open(self) -> MetadataStore:
+        return RemoteStore(AsyncioNet(), await self._serving, clock=SystemClock())
+
+
+STAGES: dict[str, Callable[[], Stage]] = {
+    "sim": SimStage,
+    "folder": FolderStage,
+    "served": ServedStage,
+}

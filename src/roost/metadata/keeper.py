@@ -113,7 +113,7 @@ class Keeper:
         self, compares: Sequence[Compare], then: Sequence[Operation], orelse: Sequence[Operation]
     ) -> Outcome:
         """Carry out a transaction that `check_txn` has passed."""
-        self._check()
+        self.check()
         before = self._versions.revision
         outcome = self._versions.txn(compares, then, orelse)
         if self._versions.revision != before:
@@ -123,19 +123,19 @@ class Keeper:
 
     async def page(self, prefix: str, *, after: str, limit: int, revision: Revision | None) -> Page:
         """Read a page."""
-        self._check()
+        self.check()
         page = self._versions.page(prefix, after=after, limit=limit, revision=revision)
         await self._settled(changed=False)
         return page
 
     def look(self, prefix: str, first: Revision) -> Batch | Revision:
         """Read what happened and is durable; or where to go on once there is `news`."""
-        self._check()
+        self.check()
         return self._versions.batch(prefix, first, upto=self._told_upto)
 
     async def news(self) -> None:
         """Wait until something more has happened, or the keeper is over."""
-        self._check()
+        self.check()
         future = asyncio.get_running_loop().create_future()
         self._watching.append(future)
         try:
@@ -146,7 +146,7 @@ class Keeper:
 
     async def grant(self, ttl_s: int) -> LeaseId:
         """Begin a lease."""
-        self._check()
+        self.check()
         lease = LeaseId(self._rng.randrange(1, 1 << 62))
         self._versions.grant(lease, ttl_s, self._clock.now())
         self._granted[lease] = ttl_s
@@ -157,25 +157,25 @@ class Keeper:
 
     async def renew(self, lease: LeaseId) -> int:
         """Begin a lease's time anew; returns it, or 0 if the lease is gone."""
-        self._check()
+        self.check()
         return self._versions.renew(lease, self._clock.now())
 
     async def revoke(self, lease: LeaseId) -> None:
         """End a lease, if it has not ended."""
-        self._check()
+        self.check()
         self._end_lease(lease)
         await self._settled(changed=True)
 
     async def let_go(self) -> None:
         """End all leases, whoever holds them."""
-        self._check()
+        self.check()
         for lease in self._versions.leases:
             self._end_lease(lease)
         await self._settled(changed=True)
 
     def compact(self, upto: Revision) -> None:
         """Forget history up to a revision that is durable."""
-        self._check()
+        self.check()
         self._versions.compact(min(upto, self._told_upto))
         self._decide()
         self.nudge()
@@ -207,7 +207,8 @@ class Keeper:
 
     # How it works
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise why it can do nothing any more, if it is over."""
         if self._why_over is not None:
             raise self._why_over
 

@@ -39,7 +39,7 @@ TTL_S_MIN: Final = 2
 TTL_S_MAX: Final = 86_400
 
 
-class Item(msgspec.Struct, frozen=True):
+class Item(msgspec.Struct, frozen=True, array_like=True):
     """A key as it stands."""
 
     key: str
@@ -57,7 +57,7 @@ class Item(msgspec.Struct, frozen=True):
     """It vanishes with this lease."""
 
 
-class Page(msgspec.Struct, frozen=True):
+class Page(msgspec.Struct, frozen=True, array_like=True):
     """Some keys, in their order.
 
     The next page is behind the last of them, at this revision. A watch that begins one revision
@@ -72,7 +72,7 @@ class Page(msgspec.Struct, frozen=True):
     """Whether there may be another page."""
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, array_like=True):
     """A key was put, or deleted: then it has no item any more."""
 
     key: str
@@ -80,7 +80,7 @@ class Event(msgspec.Struct, frozen=True):
     item: Item | None
 
 
-class Batch(msgspec.Struct, frozen=True):
+class Batch(msgspec.Struct, frozen=True, array_like=True):
     """All that happened to the keys of a watch in one revision, or in several that follow."""
 
     events: Sequence[Event]
@@ -92,21 +92,21 @@ class Batch(msgspec.Struct, frozen=True):
         return self.events[-1].revision
 
 
-class ChangedAt(msgspec.Struct, frozen=True):
+class ChangedAt(msgspec.Struct, frozen=True, array_like=True, tag="changed"):
     """The key was put last at this revision, and is still there."""
 
     key: str
     revision: Revision
 
 
-class CreatedAt(msgspec.Struct, frozen=True):
+class CreatedAt(msgspec.Struct, frozen=True, array_like=True, tag="created"):
     """The key came to be at this revision, and is still there, whatever was put since."""
 
     key: str
     revision: Revision
 
 
-class Absent(msgspec.Struct, frozen=True):
+class Absent(msgspec.Struct, frozen=True, array_like=True, tag="absent"):
     """There is no such key."""
 
     key: str
@@ -115,7 +115,7 @@ class Absent(msgspec.Struct, frozen=True):
 Compare = ChangedAt | CreatedAt | Absent
 
 
-class Put(msgspec.Struct, frozen=True):
+class Put(msgspec.Struct, frozen=True, array_like=True, tag="put"):
     """Give a key a value, and a lease or none; it loses the one that it had."""
 
     key: str
@@ -123,13 +123,13 @@ class Put(msgspec.Struct, frozen=True):
     lease: LeaseId = NO_LEASE
 
 
-class Delete(msgspec.Struct, frozen=True):
+class Delete(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
     """Remove a key; there need not be one."""
 
     key: str
 
 
-class Get(msgspec.Struct, frozen=True):
+class Get(msgspec.Struct, frozen=True, array_like=True, tag="get"):
     """Read a key, as the operations before this one in the same transaction left it."""
 
     key: str
@@ -138,7 +138,7 @@ class Get(msgspec.Struct, frozen=True):
 Operation = Put | Delete | Get
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, array_like=True):
     """What became of a transaction."""
 
     succeeded: bool

@@ -116,10 +116,12 @@ class Connection(asyncio.BufferedProtocol):
         self._ask(kind, body, blob, flags, future)
         return future
 
-    def stream(self, kind: int, body: bytes = b"") -> "Stream":
-        """Ask for something whose answer comes in several frames."""
+    def stream(
+        self, kind: int, body: bytes = b"", blob: Sequence[bytes | memoryview] = ()
+    ) -> "Stream":
+        """Ask for something whose answer comes in several frames, or that may be given up."""
         stream = Stream(self)
-        stream.request = self._ask(kind, body, (), 0, stream)
+        stream.request = self._ask(kind, body, blob, 0, stream)
         return stream
 
     def add(

@@ -1,4 +1,4 @@
-"""What a storage node can be asked, and what it answers: kinds, flags and bodies.
+"""What a server can be asked, and what it answers: kinds, flags and bodies.
 
     asked                       answered, last with DONE or ERROR unless it says otherwise
     HELLO    1  Hello           WELCOME; nothing else may come before it
@@ -13,6 +13,9 @@
     STAT    10  nothing         NodeStat
     VERIFY  11  Verify          VerifyReport
     CANCEL  12  nothing         nothing of its own: it gives up the request that has its id
+
+    A server of metadata is asked, and answers with DONE (see `roost.metadata.protocol`):
+    TXN     32    RANGE   33    WATCH   34    GRANT   35    RENEW   36    REVOKE  37
 
     WELCOME 65  Welcome
     ADDED   66  <I count        requests [request, request + count) modulo 2^32 are durable
@@ -53,6 +56,12 @@ LIST: Final = 9
 STAT: Final = 10
 VERIFY: Final = 11
 CANCEL: Final = 12
+TXN: Final = 32
+RANGE: Final = 33
+WATCH: Final = 34
+GRANT: Final = 35
+RENEW: Final = 36
+REVOKE: Final = 37
 WELCOME: Final = 65
 ADDED: Final = 66
 ENTRIES: Final = 67
@@ -72,6 +81,12 @@ KINDS: Final = {
     STAT: "STAT",
     VERIFY: "VERIFY",
     CANCEL: "CANCEL",
+    TXN: "TXN",
+    RANGE: "RANGE",
+    WATCH: "WATCH",
+    GRANT: "GRANT",
+    RENEW: "RENEW",
+    REVOKE: "REVOKE",
     WELCOME: "WELCOME",
     ADDED: "ADDED",
     ENTRIES: "ENTRIES",
