@@ -9,8 +9,8 @@ import click
 
 from roost.cli.ending import ends_well, epilog, misused
 from roost.cli.pipes import Pipes
-from roost.cli.settings import chosen, node_options
-from roost.config.reading import DEFAULT, FILE_VARIABLE, MISSING, TABLE, Chosen, node_config
+from roost.cli.settings import chosen, options_of
+from roost.config.reading import DEFAULT, MISSING, NODE, Chosen, node_config
 from roost.config.values import shown
 
 _WIDTH: Final = 98
@@ -22,7 +22,7 @@ def config() -> None:
 
 
 @config.command(epilog=epilog("$ roost config explain --data /srv/node > roost.toml"))
-@node_options
+@options_of(NODE)
 @ends_well
 def explain(**options: Any) -> None:
     """Show every field of a node's configuration: what for, what is allowed, its value, from where.
@@ -38,8 +38,8 @@ def explain(**options: Any) -> None:
 
 
 def _explained(present: list[Chosen]) -> Iterator[str]:
-    yield f"# For `roost node --config FILE`, or {FILE_VARIABLE}=FILE."
-    yield f"[{TABLE}]"
+    yield f"# For `roost node --config FILE`, or {NODE.file_variable}=FILE."
+    yield f"[{NODE.name}]"
     for each in present:
         field = each.field
         default = "none" if field.required else shown(field.default)

@@ -10,8 +10,9 @@ import click
 from roost.cli.ending import FAILED, ends_well, epilog, misused
 from roost.cli.machine import clock, disk, holder, progress, rng
 from roost.cli.pipes import Pipes
-from roost.cli.settings import configured, node_options
+from roost.cli.settings import configured, options_of
 from roost.cli.words import counted, size
+from roost.config.reading import NODE
 from roost.node.verify import Problem, size_of, verify_all
 
 FOLDER: Final = click.option(
@@ -29,7 +30,7 @@ FOLDER: Final = click.option(
         "$ roost node --data /srv/node --listen 127.0.0.1:4710",
     ),
 )
-@node_options
+@options_of(NODE)
 @click.pass_context
 @ends_well
 def node(context: click.Context, /, **options: Any) -> None:

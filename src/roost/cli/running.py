@@ -1,4 +1,4 @@
-"""Runs a node as a process: its loop, its lock, and the signals that end it.
+"""Runs a node, or a metadata server, as a process: its loop, its lock, and the signals that end it.
 
 The first SIGTERM or SIGINT stops the node in good order. From then on they mean what the system
 means by them, so that a second one ends the process at once, whatever it is doing: the node then
@@ -15,11 +15,15 @@ from typing import Any, Final
 import uvloop
 
 from roost.cli.machine import holder, keep_memory, log, pid, seams
+from roost.config.meta import MetaConfig
 from roost.config.node import NodeConfig
 from roost.host.log import Log
+from roost.host.net import Address
 from roost.host.seams import Seams
 from roost.journal.plan import JournalSettings
 from roost.journal.record import HEADS_BYTES
+from roost.metadata.keeper import Keeper
+from roost.metadata.server import MetaSettings, run_meta
 from roost.node.identity import Identity, take
 from roost.node.process import NodeProcess, ProcessSettings, run_node
 from roost.node.space import Limits as SpaceLimits
@@ -51,7 +55,35 @@ def _tune(memory_bytes_max: int) -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-async def _main(config: NodeConfig, identity: Identity, machine: Seams, events: Log) -> None:
+def run_metadata(config: MetaConfig) -> None:
+    """Serve a metadata store until told to end."""
+    events = log(config.log_format, config.log_level)
+
+    async def main() -> None:
+        await run_meta(
+            MetaSettings(
+                data=config.data,
+                listen=config.listen,
+                limits=Limits(connections_max=config.connections_max),
+                history_max=config.history_max,
+                drain_s=config.drain_s,
+            ),
+            seams=seams(),
+            log=events,
+            holder=holder(),
+            stop=_told_to_stop(events),
+            serving=serving,
+        )
+
+    def serving(_: Keeper, address: Address) -> None:
+        events.event("listening", address=str(address), data=config.data, pid=pid())
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def _told_to_stop(events: Log) -> asyncio.Event:
+    """Give an event that the first signal sets; it also reports what nobody handles."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: _report(events, context))
     stop = asyncio.Event()
@@ -65,6 +97,11 @@ async def _main(config: NodeConfig, identity: Identity, machine: Seams, events: 
 
     for number in _ENDING:
         loop.add_signal_handler(number, on_signal, number)
+    return stop
+
+
+async def _main(config: NodeConfig, identity: Identity, machine: Seams, events: Log) -> None:
+    stop = _told_to_stop(events)
 
     def serving(process: NodeProcess) -> None:
         events.event(

@@ -46,7 +46,7 @@ _LONGEST: Final = (
     f"the longest entry and {shown(RECORD_BYTES)} more have to fit in; give shorter entries or "
     "more room"
 )
-_OFF_LOOPBACK: Final = (
+OFF_LOOPBACK: Final = (
     "this is off loopback, where everybody may read, write and delete, since peers are not "
     "authenticated yet; listen on 127.0.0.1, or say --insecure where the network keeps others out"
 )
@@ -181,7 +181,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in ("listen", "http"):
             address: Address | None = getattr(self, name)
             if address is not None and not self.insecure and not is_loopback(address.host):
-                yield (name,), _OFF_LOOPBACK
+                yield (name,), OFF_LOOPBACK
 
 
 def is_loopback(host: str) -> bool:

@@ -14,23 +14,44 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from roost.config.meta import MetaConfig
 from roost.config.node import NodeConfig
 from roost.config.values import About, shown
 from roost.errors import Invalid
 
-PREFIX: Final = "ROOST_NODE_"
-FILE_VARIABLE: Final = "ROOST_NODE_CONFIG"
-"""Names the file, where no flag does."""
-
-TABLE: Final = "node"
 FILE_BYTES_MAX: Final = 1 << 20
 DEFAULT: Final = "default"
 MISSING: Final = "not given"
 
 
-class Field(msgspec.Struct, frozen=True):
-    """One field of `NodeConfig`."""
+class Section(msgspec.Struct, frozen=True):
+    """What one kind of process is told: a table of a file, and variables of one prefix."""
 
+    name: str
+    """Of the table, and of the command that starts such a process."""
+
+    config: type[msgspec.Struct]
+
+    @property
+    def prefix(self) -> str:
+        """Begin the names of its variables."""
+        return f"ROOST_{self.name.upper()}_"
+
+    @property
+    def file_variable(self) -> str:
+        """Name the variable that names the file, where no flag does."""
+        return f"{self.prefix}CONFIG"
+
+
+NODE: Final = Section("node", NodeConfig)
+META: Final = Section("meta", MetaConfig)
+SECTIONS: Final = (NODE, META)
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One field of a section."""
+
+    section: Section
     name: str
     about: About
     default: Any
@@ -44,7 +65,7 @@ class Field(msgspec.Struct, frozen=True):
     @property
     def variable(self) -> str:
         """Name its variable."""
-        return f"{PREFIX}{self.name.upper()}"
+        return f"{self.section.prefix}{self.name.upper()}"
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -56,43 +77,48 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 @cache
-def node_fields() -> tuple[Field, ...]:
-    """List the fields of `NodeConfig`, in order."""
-    hints = get_type_hints(NodeConfig, include_extras=True)
+def fields_of(section: Section) -> tuple[Field, ...]:
+    """List the fields of a section, in order."""
+    hints = get_type_hints(section.config, include_extras=True)
     return tuple(
         Field(
+            section=section,
             name=field.name,
             about=hints[field.name].__metadata__[0],
             default=field.default,
             required=field.required,
         )
-        for field in msgspec.structs.fields(NodeConfig)
+        for field in msgspec.structs.fields(section.config)
     )
 
 
 def choose(
-    flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None = None
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    file: Path | None = None,
+    *,
+    section: Section = NODE,
 ) -> list[Chosen]:
     """Choose a value for each field; `flags` has those that were given, by the field's name.
 
     Raises `Invalid` for what is not allowed, and for variables, tables and keys that nobody knows.
     """
-    if file is None and environ.get(FILE_VARIABLE):
-        file = Path(environ[FILE_VARIABLE])
-    fields = node_fields()
+    if file is None and environ.get(section.file_variable):
+        file = Path(environ[section.file_variable])
+    fields = fields_of(section)
     variables = {field.variable for field in fields}
     for name in environ:
-        if name.startswith(PREFIX) and name not in variables and name != FILE_VARIABLE:
+        if name.startswith(section.prefix) and name not in (*variables, section.file_variable):
             raise _unknown("variable", name, variables)
-    keys = {} if file is None else _read_file(file)
-    _refuse_unknown_keys(keys, file)
+    keys = {} if file is None else _read_file(file, section)
+    _refuse_unknown_keys(keys, file, section)
     return [
         _first(
             field,
             [
                 (flags.get(field.name), f"flag {field.flag}"),
                 (environ.get(field.variable), f"variable {field.variable}"),
-                (keys.get(field.name), f"key {TABLE}.{field.name} of {file}"),
+                (keys.get(field.name), f"key {section.name}.{field.name} of {file}"),
             ],
         )
         for field in fields
@@ -100,17 +126,33 @@ def choose(
 
 
 def node_config(chosen: Iterable[Chosen]) -> NodeConfig:
-    """Make the configuration; `Invalid` if something is missing or does not fit together."""
+    """Make a node's configuration; `Invalid` if something is missing or does not fit together."""
+    values, sources = _complete(chosen)
+    config = NodeConfig(**values)
+    config.validate(sources)
+    return config
+
+
+def meta_config(chosen: Iterable[Chosen]) -> MetaConfig:
+    """Make the configuration of a metadata server, likewise."""
+    values, sources = _complete(chosen)
+    config = MetaConfig(**values)
+    config.validate(sources)
+    return config
+
+
+def _complete(chosen: Iterable[Chosen]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Give each field's value and its source, if none is missing."""
     by_name = {each.field.name: each for each in chosen}
     for each in by_name.values():
         if each.source == MISSING:
             raise Invalid(
                 f"{each.field.name} is not given; give it with {each.field.flag}, "
-                f"{each.field.variable}, or the key {TABLE}.{each.field.name} of a file"
+                f"{each.field.variable}, or the key {each.field.section.name}.{each.field.name} "
+                "of a file"
             )
-    config = NodeConfig(**{name: each.value for name, each in by_name.items()})
-    config.validate({name: each.source for name, each in by_name.items()})
-    return config
+    values = {name: each.value for name, each in by_name.items()}
+    return values, {name: each.source for name, each in by_name.items()}
 
 
 def _first(field: Field, given: list[tuple[object, str]]) -> Chosen:
@@ -137,7 +179,7 @@ def _parsed(field: Field, value: object, source: str) -> Any:
         ) from None
 
 
-def _read_file(file: Path) -> dict[str, Any]:
+def _read_file(file: Path, section: Section) -> dict[str, Any]:
     try:
         with file.open("rb") as stream:
             text = stream.read(FILE_BYTES_MAX + 1)
@@ -148,19 +190,20 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise Invalid(f"{file} is not TOML: {error}") from error
     except OSError as error:
         raise Invalid(f"the configuration {file} cannot be read: {error.strerror}") from error
-    if other := next((name for name in tables if name != TABLE), None):
-        raise _unknown(f"the table or key of {file}", other, [TABLE])
-    keys = tables.get(TABLE, {})
+    known = [each.name for each in SECTIONS]
+    if other := next((name for name in tables if name not in known), None):
+        raise _unknown(f"the table or key of {file}", other, known)
+    keys = tables.get(section.name, {})
     if not isinstance(keys, dict):
-        raise Invalid(f"{file}: {TABLE} is a table, written [{TABLE}]")
+        raise Invalid(f"{file}: {section.name} is a table, written [{section.name}]")
     return keys
 
 
-def _refuse_unknown_keys(keys: Iterable[str], file: Path | None) -> None:
-    known = [field.name for field in node_fields()]
+def _refuse_unknown_keys(keys: Iterable[str], file: Path | None, section: Section) -> None:
+    known = [field.name for field in fields_of(section)]
     for name in keys:
         if name not in known:
-            raise _unknown(f"the key {TABLE}.* of {file}", name, known)
+            raise _unknown(f"the key {section.name}.* of {file}", name, known)
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> Invalid:

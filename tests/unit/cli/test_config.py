@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from roost.config.node import NodeConfig
-from roost.config.reading import choose, node_config, node_fields
+from roost.config.reading import NODE, choose, fields_of, node_config
 from tests.unit.cli.commands import roost
 
 
@@ -15,7 +15,7 @@ def test_every_field_is_explained() -> None:
 
     text = ran.out.decode()
     assert ran.code == 0
-    for field in node_fields():
+    for field in fields_of(NODE):
         assert field.flag in text
         assert field.variable in text
         assert field.about.text.split(".")[0][:40] in text
@@ -63,7 +63,7 @@ def test_an_explanation_is_a_file_that_says_the_same(tmp_path: Path) -> None:
         free_bytes_min=1000,
         flush_workers=3,
     )
-    assert len(tomllib.loads(explained.read_text())["node"]) == len(node_fields())
+    assert len(tomllib.loads(explained.read_text())["node"]) == len(fields_of(NODE))
     assert roost("config", "explain", "--config", explained).code == 0
 
 

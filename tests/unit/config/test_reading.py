@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from roost.config.node import NodeConfig, is_loopback
-from roost.config.reading import MISSING, choose, node_config, node_fields
+from roost.config.reading import MISSING, NODE, choose, fields_of, node_config
 from roost.errors import Invalid
 from roost.host.net import Address
 
@@ -37,7 +37,7 @@ def test_a_node_needs_its_folder_and_nothing_else() -> None:
 def test_the_defaults_are_allowed_and_fit_together() -> None:
     NodeConfig(data=Path("/srv")).validate()
 
-    for field in node_fields():
+    for field in fields_of(NODE):
         assert field.required or field.about.kind.parse(_given(field.default)) == field.default
 
 
@@ -197,7 +197,7 @@ def test_loopback_is_what_only_this_machine_reaches(host: str, *, loopback: bool
 
 
 def test_every_field_says_what_it_is_for_and_has_names_of_its_own() -> None:
-    fields = node_fields()
+    fields = fields_of(NODE)
 
     for field in fields:
         assert field.about.text.endswith(".")
