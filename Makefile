@@ -9,6 +9,7 @@ UV_VERSION := 0.13.8
 BIN := .venv/bin
 BOOT := .venv-boot/uv-$(UV_VERSION)
 SYNCED := .venv/.synced
+ETCD := .venv-boot/etcd
 
 # The first Python on the path that is new enough and can make an environment; override at will.
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python3.14; do $$name -c \
@@ -40,7 +41,7 @@ help:  ## print this list
 	@echo 'usage: make TARGET'
 	@sed -n 's/^\([a-z]*\):.*  ## /  \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
 
-venv: $(SYNCED)  ## make .venv with everything for development
+venv: $(SYNCED) $(ETCD)  ## make .venv with everything for development
 
 # uv lives in an environment of its own, so that `uv sync` may keep .venv exactly as locked.
 $(BOOT):
@@ -58,16 +59,26 @@ $(SYNCED): pyproject.toml uv.lock $(wildcard src/roost/*/*.pyx src/roost/*/*.h) 
 	'kernels: plain Python, since no C compiler made them: the same, slower (make clean venv tries again)'
 	@touch $@
 
+# Tests ask a real etcd: the one on the path, or else Debian's, unpacked here and not installed, so
+# that nothing is started. Where there is neither, these tests fail and say what to install.
+$(ETCD): | $(BOOT)
+	@mkdir -p $@.part
+	@command -v etcd >/dev/null || { cd $@.part && \
+		{ apt-get -qq download etcd-server || { apt-get -qq update && apt-get -qq download etcd-server; }; } \
+		>/dev/null 2>&1 && dpkg -x etcd-server_*.deb . && rm etcd-server_*.deb; } || \
+		{ rm -rf $@.part; echo 'etcd: none; install etcd-server, or tests that need it will fail'; }
+	@test ! -d $@.part || mv $@.part $@
+
 demo: $(SYNCED)  ## a tour of what Roost does today, on real files and real processes
 	$(BIN)/python -m demo
 
-check: $(SYNCED)  ## format, lint, types, imports, tidiness, unit tests, stories, 20 seeds: 40 s
+check: $(SYNCED) $(ETCD)  ## format, lint, types, imports, tidiness, unit tests, stories, 20 seeds: 40 s
 	$(HABITS)
 	$(BIN)/pytest -q -n $(JOBS) --dist worksteal -m 'not slow' --hypothesis-profile=quick \
 		tests/test_tidy.py tests/unit tests/scenarios
 	@$(call play,20)
 
-test: $(SYNCED)  ## everything: all tests with coverage by branch, and seeds, within 20 minutes
+test: $(SYNCED) $(ETCD)  ## everything: all tests with coverage by branch, and seeds, within 20 minutes
 	$(HABITS)
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage report

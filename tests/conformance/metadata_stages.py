@@ -1,22 +1,29 @@
 """The stages on which the metadata suite plays: each kind of store, and how to play on it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Protocol
+
+import grpc.aio
 
 from roost.cli.machine import seams
 from roost.host.log import Silence
 from roost.host.net import Address, AsyncioNet
 from roost.host.system import SystemClock
+from roost.metadata.etcd import EtcdStore
 from roost.metadata.keeper import Keeper
 from roost.metadata.local import LocalStore
+from roost.metadata.protobuf import all_of, decode, encode, number_of, one_of
 from roost.metadata.remote import RemoteStore
 from roost.metadata.server import MetaSettings, run_meta
 from roost.metadata.store import MetadataStore
 from roost.sim.metadata import SimMetadata
 from roost.sim.world import World
+from tests.etcds import EtcdProgram
 
 LONG_S: Final = 60.0
 """How long a story takes at most."""
@@ -143,6 +150,48 @@ class ServedStage(FolderStage):
 
     async def _open(self) -> MetadataStore:
         return RemoteStore(AsyncioNet(), await self._serving, clock=SystemClock())
+
+
+class EtcdStage:
+    """A real etcd, of which each story has a prefix of its own."""
+
+    _stories = itertools.count()
+
+    def __init__(self, etcd: EtcdProgram) -> None:
+        self._etcd = etcd
+        self._prefix = f"story-{next(self._stories)}/"
+
+    def play(self, story: Story) -> None:
+        asyncio.run(play_out(story, self._open))
+
+    async def compact(self) -> None:
+        async with self._raw() as ask:
+            header = one_of(decode(await ask("KV/Range", encode([(1, b"any")]))), 1)
+            await ask("KV/Compact", encode([(1, number_of(header, 3)), (2, 1)]))
+
+    async def let_go(self) -> None:
+        async with self._raw() as ask:
+            for lease in all_of(decode(await ask("Lease/LeaseLeases", b"")), 2):
+                await ask("Lease/LeaseRevoke", encode([(1, number_of(lease, 1))]))
+
+    def close(self) -> None:
+        # What is left of a story's leases must not end in the next one.
+        asyncio.run(self.let_go())
+
+    async def _open(self) -> MetadataStore:
+        return await EtcdStore.open(
+            [self._etcd.endpoint], self._prefix, clock=SystemClock(), timeout_s=LONG_S
+        )
+
+    @asynccontextmanager
+    async def _raw(self) -> AsyncIterator[Callable[[str, bytes], Awaitable[bytes]]]:
+        async with grpc.aio.insecure_channel(self._etcd.endpoint) as channel:
+
+            async def ask(method: str, request: bytes) -> bytes:
+                answer: bytes = await channel.unary_unary(f"/etcdserverpb.{method}")(request)
+                return answer
+
+            yield ask
 
 
 STAGES: dict[str, Callable[[], Stage]] = {

@@ -11,11 +11,18 @@ T = TypeVar("T")
 
 
 class Gate:
-    """Lets calls through until it is closed; then they end, those too that are under way."""
+    """Lets calls through until it is closed; then they end, those too that are under way.
 
-    def __init__(self) -> None:
+    What lies behind another gate is closed with that one.
+    """
+
+    def __init__(self, behind: "Gate | None" = None) -> None:
         self._tasks: Final[dict[asyncio.Task[Any], None]] = {}
-        self._closed = False
+        self._inner: Final[dict[Gate, None]] = {}
+        self._behind: Final = behind
+        self._closed = behind is not None and behind.is_closed
+        if behind is not None and not self._closed:
+            behind.adopt(self)
 
     @property
     def is_closed(self) -> bool:
@@ -53,6 +60,20 @@ class Gate:
         self._closed = True
         for task in self._tasks:
             task.cancel()
+        for gate in list(self._inner):
+            gate.close()
+        if self._behind is not None:
+            self._behind.forget(self)
+
+    # What gates say to each other.
+
+    def adopt(self, inner: "Gate") -> None:
+        """Close another one, too."""
+        self._inner[inner] = None
+
+    def forget(self, inner: "Gate") -> None:
+        """Hear that it is closed."""
+        self._inner.pop(inner, None)
 
 
 def closed() -> Closed:

@@ -104,23 +104,22 @@ class LocalWatch:
     def __init__(self, keeper: Keeper, prefix: str, first: Revision, *, store: Gate) -> None:
         self._keeper: Final = keeper
         self._prefix: Final = prefix
-        self._store: Final = store
         self._first = first
-        self._gate: Final = Gate()
+        self._gate: Final = Gate(store)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Batch:
         while True:
-            if self._gate.is_closed or self._store.is_closed:
+            if self._gate.is_closed:
                 raise closed()
             found = self._keeper.look(self._prefix, self._first)
             if isinstance(found, Batch):
                 self._first = Revision(found.revision + 1)
                 return found
             self._first = found
-            await self._gate.wait(self._store.wait(self._keeper.news()))
+            await self._gate.wait(self._keeper.news())
 
     async def __aenter__(self) -> Self:
         return self

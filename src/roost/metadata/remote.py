@@ -142,7 +142,7 @@ class RemoteStore(MetadataStore):
     def watch(self, prefix: str, first: Revision) -> "RemoteWatch":
         """Watch some keys."""
         check_watch(prefix, first)
-        return RemoteWatch(self._look, prefix, first)
+        return RemoteWatch(self._look, prefix, first, store=self._gate)
 
     async def grant(self, ttl_s: int, *, timeout_s: float = CALL_S) -> Lease:
         """Begin a lease."""
@@ -205,11 +205,11 @@ class RemoteStore(MetadataStore):
 class RemoteWatch:
     """A watch over a connection, or over several, one after the other."""
 
-    def __init__(self, look: LookUp, prefix: str, first: Revision) -> None:
+    def __init__(self, look: LookUp, prefix: str, first: Revision, *, store: Gate) -> None:
         self._look: Final = look
         self._prefix: Final = prefix
         self._first = first
-        self._gate: Final = Gate()
+        self._gate: Final = Gate(store)
 
     def __aiter__(self) -> Self:
         return self
