@@ -12,8 +12,8 @@ from typing import Final, Self
 WAIT_S: Final = 30.0
 
 MISSING: Final = (
-    "This test needs etcd, 3.4.22 or newer: `make venv` fetches Debian's where there is apt-get and "
-    "a list of packages; else bring it onto the path, as by `apt-get install etcd-server`."
+    "This test needs etcd, 3.4.22 or newer: `make venv` fetches Debian's where there is apt-get "
+    "and a list of packages; else bring it onto the path, as by `apt-get install etcd-server`."
 )
 
 
