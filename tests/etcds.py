@@ -57,7 +57,7 @@ class EtcdProgram:
             *("--listen-client-urls", client, "--advertise-client-urls", client),
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
             *("--initial-cluster", cluster or f"{name}={peer}"),
-            *("--heartbeat-interval", "20", "--election-timeout", "200"),
+            *("--heartbeat-interval", "50", "--election-timeout", "500"),
             *options,
         ]
         self.process: subprocess.Popen[bytes]

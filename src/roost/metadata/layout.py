@@ -1,0 +1,34 @@
+"""Which keys there are below a cluster's prefix; docs/formats/metadata.md has the table.
+
+Pure. One key for each thing that there is one of, never one for each record or commit, and none
+that grows without bound.
+"""
+
+from typing import Final
+
+CLUSTER: Final = "cluster"
+"""Which cluster this is."""
+
+IDENTITIES: Final = "nodes/"
+"""Begins the keys of all nodes that ever registered."""
+
+LIVE_NODES: Final = "live/nodes/"
+"""Begins the keys of the nodes that are well; each vanishes with its node's lease."""
+
+COUNTERS: Final = "ids/"
+"""Begins the keys of the counters that ids are taken from."""
+
+
+def identity_key(node: str) -> str:
+    """Name the key of who a node is."""
+    return IDENTITIES + node
+
+
+def live_key(node: str) -> str:
+    """Name the key of how a node is."""
+    return LIVE_NODES + node
+
+
+def counter_key(kind: str) -> str:
+    """Name the key of the counter for one kind of ids."""
+    return COUNTERS + kind
