@@ -79,6 +79,7 @@ IMPURE = {
     "roost.node.http": "answers browsers and scrapers",
     "roost.node.identity": "makes a node's folder, and takes it",
     "roost.node.layout": "replaces files as a whole",
+    "roost.node.membership": "keeps a node registered",
     "roost.node.process": "a node from its start to its end",
     "roost.node.peer": "copies from other nodes",
     "roost.node.reading": "reads ledgers' files",

@@ -15,6 +15,12 @@ def _channel() -> click.Command:
     return channel
 
 
+def _cluster() -> click.Command:
+    from roost.cli.cluster import cluster
+
+    return cluster
+
+
 def _config() -> click.Command:
     from roost.cli.config import config
 
@@ -54,6 +60,7 @@ def _sim() -> click.Command:
 # Name, what it is for, and where it comes from; they are listed in this order.
 COMMANDS: dict[str, tuple[str, Callable[[], click.Command]]] = {
     "channel": ("Send to a channel in a folder, receive from it, look at it.", _channel),
+    "cluster": ("Look at a whole cluster.", _cluster),
     "config": ("Tell what can be configured, and what is.", _config),
     "doctor": ("Tell whether all is well with this machine and a channel.", _doctor),
     "inspect": ("Show what stands in a stopped node's files.", _inspect),

@@ -25,6 +25,7 @@ from roost.journal.record import HEADS_BYTES
 from roost.metadata.keeper import Keeper
 from roost.metadata.server import MetaSettings, run_meta
 from roost.node.identity import Identity, take
+from roost.node.membership import MembershipSettings, be_member
 from roost.node.process import NodeProcess, ProcessSettings, run_node
 from roost.node.space import Limits as SpaceLimits
 from roost.node.store import NodeSettings
@@ -102,8 +103,12 @@ def _told_to_stop(events: Log) -> asyncio.Event:
 
 async def _main(config: NodeConfig, identity: Identity, machine: Seams, events: Log) -> None:
     stop = _told_to_stop(events)
+    joining: list[asyncio.Task[None]] = []
 
     def serving(process: NodeProcess) -> None:
+        if config.cluster is not None:
+            joined = _join(config, identity, process, machine=machine, events=events, stop=stop)
+            joining.append(asyncio.get_running_loop().create_task(joined))
         events.event(
             "listening",
             address=str(process.address),
@@ -112,9 +117,41 @@ async def _main(config: NodeConfig, identity: Identity, machine: Seams, events: 
             pid=pid(),
         )
 
-    await run_node(
-        process_settings(config), identity, seams=machine, log=events, stop=stop, serving=serving
-    )
+    try:
+        await run_node(
+            process_settings(config),
+            identity,
+            seams=machine,
+            log=events,
+            stop=stop,
+            serving=serving,
+        )
+    finally:
+        stop.set()
+        for task in joining:
+            await task
+
+
+async def _join(
+    config: NodeConfig,
+    identity: Identity,
+    process: NodeProcess,
+    *,
+    machine: Seams,
+    events: Log,
+    stop: asyncio.Event,
+) -> None:
+    """Keep a node registered; one that is refused stops in good order, and then says why."""
+    assert config.cluster is not None, "only a node with a cluster joins it"
+    assert process.address is not None, "a node that serves has an address"
+    address = config.advertise or process.address
+    settings = MembershipSettings(url=config.cluster, address=address, zone=config.zone)
+    try:
+        await be_member(
+            settings, identity, process.stat, seams=machine, log=events, holder=holder(), stop=stop
+        )
+    finally:
+        stop.set()
 
 
 def process_settings(config: NodeConfig) -> ProcessSettings:

@@ -12,8 +12,10 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from roost.config.values import (
+    A_CLUSTER_OR_OFF,
     A_PATH,
     A_SWITCH,
+    A_ZONE,
     AN_ADDRESS,
     AN_ADDRESS_OR_OFF,
     GIB,
@@ -50,6 +52,10 @@ OFF_LOOPBACK: Final = (
     "this is off loopback, where everybody may read, write and delete, since peers are not "
     "authenticated yet; listen on 127.0.0.1, or say --insecure where the network keeps others out"
 )
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  nothing is bound here
+_NOWHERE: Final = (
+    "others cannot connect to every address of a machine: say with advertise where they find it"
+)
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +83,20 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             A_SWITCH,
         ),
     ] = False
+    cluster: Annotated[
+        str | None,
+        About(
+            "Where the cluster's metadata is, in which the node registers itself.",
+            A_CLUSTER_OR_OFF,
+        ),
+    ] = None
+    zone: Annotated[
+        str, About("Where the node stands: what fails together has one name.", A_ZONE)
+    ] = ""
+    advertise: Annotated[
+        Address | None,
+        About("Where others reach the node, if that is not where it listens.", AN_ADDRESS_OR_OFF),
+    ] = None
     sync: Annotated[
         Literal["always", "interval", "never"],
         About(
@@ -178,6 +198,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         for name in _HOLDS_AN_ENTRY:
             if longest > getattr(self, name):
                 yield ("payload_bytes_max", name), _LONGEST
+        if self.cluster and not self.advertise and self.listen.host in _EVERYWHERE:
+            yield ("listen", "cluster"), _NOWHERE
         for name in ("listen", "http"):
             address: Address | None = getattr(self, name)
             if address is not None and not self.insecure and not is_loopback(address.host):

@@ -14,8 +14,11 @@ import msgspec
 
 from roost.errors import Invalid
 from roost.host.net import Address
+from roost.metadata.address import parse_url
 
 N = TypeVar("N", int, float)
+
+ZONE_CHARACTERS_MAX: Final = 64
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
@@ -127,12 +130,33 @@ def _address_or_off(value: object) -> Address | None:
     return None if value == "off" else _address(value)
 
 
+def _cluster_or_off(value: object) -> str | None:
+    if value in (None, "off"):
+        return None
+    try:
+        parse_url(str(value))
+    except Invalid as error:
+        raise ValueError from error
+    return str(value)
+
+
+def _zone(value: object) -> str:
+    text = _text(value)
+    if len(text) > ZONE_CHARACTERS_MAX or not text.isprintable():
+        raise ValueError
+    return text
+
+
 A_SWITCH: Final = Kind(_switch, "true or false")
 A_PATH: Final = Kind(_path, "a path")
 AN_ADDRESS: Final = Kind(
     _address, "host:port, as in 127.0.0.1:4710 or [::1]:4710, and port 0 for any that is free"
 )
 AN_ADDRESS_OR_OFF: Final = Kind(_address_or_off, f"{AN_ADDRESS.allowed}; or off")
+A_CLUSTER_OR_OFF: Final = Kind(
+    _cluster_or_off, "etcd://host:port,host:port/prefix, meta://host:port or dir://path; or off"
+)
+A_ZONE: Final = Kind(_zone, f"printable text of at most {ZONE_CHARACTERS_MAX} characters")
 
 
 def shown(value: object) -> str:

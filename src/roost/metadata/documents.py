@@ -27,6 +27,8 @@ class Kind(Generic[D]):
     """One kind of document."""
 
     def __init__(self, name: str, of: type[D], *, version: int = 1) -> None:
+        taken = set(_Head.__struct_fields__) & set(of.__struct_fields__)
+        assert not taken, f"every document has fields of these names: {taken}"
         self._head: Final = _Head(name, version)
         self._of: Final = of
 

@@ -39,8 +39,8 @@ class NodeReport(msgspec.Struct, frozen=True):
     zone: str
     """Where it stands: what fails together has one name, and '' is a zone, too."""
 
-    version: str
-    """Of the Roost that it runs."""
+    roost: str
+    """The version of Roost that it runs."""
 
     health: str
     """What is wrong with it; '' if it is well."""

@@ -29,7 +29,7 @@ from roost.rpc.server import Server
 from roost.rpc.session import Peer
 from roost.wire.entry import PAYLOAD_BYTES_MAX
 from roost.wire.frame import Frame
-from roost.wire.messages import PROTOCOL_VERSION, Welcome
+from roost.wire.messages import PROTOCOL_VERSION, NodeStat, Welcome
 
 
 class ProcessSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +155,11 @@ class NodeProcess:
         )
 
     # What it tells of itself
+
+    def stat(self) -> NodeStat:
+        """Tell how it is; it must have begun to serve."""
+        assert self._status is not None, "a node that serves knows how it is"
+        return self._status.stat()
 
     def metrics(self) -> str:
         """Write all figures as they are now."""
