@@ -29,6 +29,7 @@ from roost.metadata.operations import (
     PAGE_ITEMS_MAX,
     Batch,
     Compare,
+    Event,
     LeaseId,
     Operation,
     Outcome,
@@ -85,6 +86,12 @@ class SimMetadata:
         self.versions: Final = Versions()
         """What it holds, for checkers and stories to look at."""
 
+        self.history: Final[list[Event]] = []
+        """All that ever happened, for checkers."""
+
+        self.on_expired: Callable[[LeaseId], None] = lambda _: None
+        """Called when the time of a lease has run out, before it ends."""
+
         self.clock: Final = SimClock(world.timeline)
         self._world: Final = world
         self._rng: Final = world.rng("metadata")
@@ -131,6 +138,7 @@ class SimMetadata:
         upto = self.versions.revision if upto is None else upto
         self._world.count("metadata compaction")
         self._world.trace("metadata compact", upto=upto)
+        self._note()
         self.versions.compact(upto)
         self._tell()
 
@@ -213,8 +221,14 @@ class SimMetadata:
 
     def _tell(self) -> None:
         """Let all who watch look, each at an instant of its own."""
+        self._note()
         for look in self._watching:
             self._world.post(self._world.now + self._delay_s(), self._on_look, look)
+
+    def _note(self) -> None:
+        noted = self.history[-1].revision if self.history else Revision(0)
+        if self.versions.revision > noted:
+            self.history.extend(self.versions.since(noted))
 
     def _on_look(self, look: "_Look") -> None:
         if look not in self._watching or not self._reachable(look.handle):
@@ -240,6 +254,7 @@ class SimMetadata:
         if self._up:
             for lease in self.versions.expired(self._world.now):
                 self._world.trace("metadata lease expired", lease=lease)
+                self.on_expired(lease)
                 self.versions.revoke(lease)
             self._expire_later()
             self._tell()
