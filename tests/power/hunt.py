@@ -8,11 +8,12 @@ import pytest
 
 from roost.sim.play import Options
 from roost.sim.scenarios import SCENARIOS
-from tests.power import channel_bugs, node_bugs, node_group_bugs
+from tests.power import channel_bugs, metadata_bugs, node_bugs, node_group_bugs
 from tests.power.bugs import Bug
 
 BUGS: Final = {
     "channel": channel_bugs.BUGS,
+    "metadata": metadata_bugs.BUGS,
     "node": node_bugs.BUGS,
     "node_group": node_group_bugs.BUGS,
 }
