@@ -73,6 +73,14 @@ class EtcdProgram:
         self.process.kill()
         self.process.wait(WAIT_S)
 
+    def pause(self) -> None:
+        """Let it stand still as SIGSTOP does."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self.process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         """End it, in whatever order it likes."""
         if self.process.poll() is None:

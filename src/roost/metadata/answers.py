@@ -3,15 +3,26 @@
 Pure, and the same for all stores.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from roost.errors import RoostError, Unavailable, Unknown
+from roost.errors import Invalid, RoostError, Unavailable, Unknown
 from roost.metadata.operations import Get, Operation
+
+T = TypeVar("T")
 
 
 def changes_anything(*branches: Sequence[Operation]) -> bool:
     """Tell whether a transaction can do more than read."""
     return any(not isinstance(operation, Get) for branch in branches for operation in branch)
+
+
+def readable(read: Callable[[], T], what: str, *, changes: bool) -> T:
+    """Read an answer; one that cannot be read is as good as none."""
+    try:
+        return read()
+    except Invalid as error:
+        raise unanswered(what, f"that can be read ({error})", changes=changes) from error
 
 
 def unanswered(what: str, why: str, *, changes: bool) -> RoostError:

@@ -12,6 +12,7 @@ failure means. Three things are what it is for, since others get them wrong:
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, Self, TypeVar
 
 import grpc
@@ -20,7 +21,7 @@ import grpc.aio
 from roost.errors import Compacted, NotFound, RoostError, Unavailable
 from roost.host.clock import Clock
 from roost.metadata import etcd_messages
-from roost.metadata.answers import changes_anything
+from roost.metadata.answers import changes_anything, readable
 from roost.metadata.etcd_channels import Channels, Credentials
 from roost.metadata.etcd_errors import LOG_IN, TooLong, verdict
 from roost.metadata.etcd_messages import Keys
@@ -147,7 +148,10 @@ class EtcdStore(MetadataStore):
             etcd_messages.TXN, request, "a transaction", timeout_s, changes=changes
         )
         branch = then if number_of(answer, 2) else orelse
-        return self._keys.outcome(answer, (isinstance(each, Get) for each in branch))
+        reads = [isinstance(each, Get) for each in branch]
+        return readable(
+            partial(self._keys.outcome, answer, reads), "a transaction", changes=changes
+        )
 
     def watch(self, prefix: str, first: Revision) -> "EtcdWatch":
         """Watch some keys."""
@@ -228,8 +232,10 @@ class EtcdStore(MetadataStore):
         self, method: str, request: bytes, what: str, timeout_s: float, *, changes: bool = False
     ) -> Fields:
         async def asked(left_s: float) -> Fields:
-            answer = decode(await self._channels.unary(method, request, left_s))
-            self._channels.check_cluster(etcd_messages.cluster_of(answer))
+            raw = await self._channels.unary(method, request, left_s)
+            answer = readable(partial(decode, raw), what, changes=changes)
+            cluster = readable(partial(etcd_messages.cluster_of, answer), what, changes=changes)
+            self._channels.check_cluster(cluster)
             return answer
 
         return await self._ask(what, timeout_s, asked, changes=changes)

@@ -6,7 +6,7 @@ Buffers have it.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -142,10 +142,13 @@ class Keys:
         items = [self.item(found) for found in all_of(answer, 2)]
         return Page(items, revision or revision_of(answer), bool(number_of(answer, 3)))
 
-    def outcome(self, answer: Fields, reads: Iterable[bool]) -> Outcome:
+    def outcome(self, answer: Fields, reads: Sequence[bool]) -> Outcome:
         """TxnResponse; `reads` says which operations of the branch that ran were reads."""
         got: list[Item | None] = []
-        for one, is_read in zip(all_of(answer, 3), reads, strict=True):
+        answers = all_of(answer, 3)
+        if len(answers) != len(reads):
+            raise Invalid(f"{len(reads)} operations have {len(answers)} answers")
+        for one, is_read in zip(answers, reads, strict=True):
             if is_read:
                 found = all_of(one_of(one, 1), 2)
                 got.append(self.item(found[0]) if found else None)

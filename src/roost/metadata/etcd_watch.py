@@ -8,12 +8,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Final, Self
 
 import grpc.aio
 
 from roost.errors import Compacted, Denied, Retryable, RoostError, Unavailable
 from roost.metadata import etcd_messages
+from roost.metadata.answers import readable
 from roost.metadata.etcd_channels import Channels
 from roost.metadata.etcd_errors import LOG_IN, verdict
 from roost.metadata.etcd_messages import Keys, Watched
@@ -111,7 +113,7 @@ class EtcdWatch:
         try:
             await stream.write(self._keys.watch(self._prefix, self._first))
             while (answer := await stream.read()) is not grpc.aio.EOF:
-                watched = self._keys.watched(decode(answer))
+                watched = readable(partial(self._watched, answer), _ASKS, changes=False)
                 self._check(watched)
                 pending += watched.events
                 # What comes in fragments is one, since a revision is never divided.
@@ -122,6 +124,9 @@ class EtcdWatch:
             await self._on_error(error.code().name, str(error.details()))
         finally:
             stream.cancel()
+
+    def _watched(self, answer: bytes) -> Watched:
+        return self._keys.watched(decode(answer))
 
     def _check(self, watched: Watched) -> None:
         self._channels.check_cluster(watched.cluster)

@@ -6,6 +6,7 @@ before its answer came is `Unknown`; a watch asks again, behind the last event t
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final, Self
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from roost.errors import Closed, Denied, Retryable, Unavailable
 from roost.host.clock import Clock
 from roost.host.net import Address, Net
-from roost.metadata.answers import changes_anything, unanswered
+from roost.metadata.answers import changes_anything, readable, unanswered
 from roost.metadata.gate import Gate
 from roost.metadata.held import HeldLease, Leases
 from roost.metadata.operations import (
@@ -117,8 +118,9 @@ class RemoteStore(MetadataStore):
         """Read a page."""
         check_page(prefix, after, limit, revision)
         asked = Range(prefix, after, limit, revision)
-        frame = await self._ask(messages.RANGE, asked, f"reading {prefix!r}", timeout_s)
-        return unpack(frame, Page)
+        what = f"reading {prefix!r}"
+        frame = await self._ask(messages.RANGE, asked, what, timeout_s)
+        return readable(partial(unpack, frame, Page), what, changes=False)
 
     async def txn(
         self,
@@ -130,14 +132,10 @@ class RemoteStore(MetadataStore):
     ) -> Outcome:
         """Carry out a transaction."""
         check_txn(compares, then, orelse)
-        frame = await self._ask(
-            messages.TXN,
-            Txn(compares, then, orelse),
-            "a transaction",
-            timeout_s,
-            changes=changes_anything(then, orelse),
-        )
-        return unpack(frame, Outcome)
+        what, changes = "a transaction", changes_anything(then, orelse)
+        asked = Txn(compares, then, orelse)
+        frame = await self._ask(messages.TXN, asked, what, timeout_s, changes=changes)
+        return readable(partial(unpack, frame, Outcome), what, changes=changes)
 
     def watch(self, prefix: str, first: Revision) -> "RemoteWatch":
         """Watch some keys."""
@@ -148,8 +146,9 @@ class RemoteStore(MetadataStore):
         """Begin a lease."""
         check_ttl(ttl_s)
         sent_at = self._clock.now()
-        frame = await self._ask(messages.GRANT, Grant(ttl_s), "granting a lease", timeout_s)
-        lease = unpack(frame, Granted).lease
+        what = "granting a lease"
+        frame = await self._ask(messages.GRANT, Grant(ttl_s), what, timeout_s)
+        lease = readable(partial(unpack, frame, Granted), what, changes=False).lease
         term = LeaseTerm(ttl_s=ttl_s, sent_at=sent_at)
         held = HeldLease(lease, term, renew=self._renew, revoke=self._revoke, clock=self._clock)
         self._leases.add(held)
@@ -162,8 +161,9 @@ class RemoteStore(MetadataStore):
         await self._link.close()
 
     async def _renew(self, lease: LeaseId, timeout_s: float) -> float:
-        frame = await self._ask(messages.RENEW, Renew(lease), "renewing a lease", timeout_s)
-        return unpack(frame, Left).ttl_s
+        what = "renewing a lease"
+        frame = await self._ask(messages.RENEW, Renew(lease), what, timeout_s)
+        return readable(partial(unpack, frame, Left), what, changes=False).ttl_s
 
     async def _revoke(self, lease: LeaseId, timeout_s: float) -> None:
         asked = Revoke(lease)
@@ -173,7 +173,7 @@ class RemoteStore(MetadataStore):
         frame = await self._ask(
             messages.WATCH, Look(prefix, first, WATCH_S), "a watch", WATCH_S + CALL_S
         )
-        return unpack(frame, Found)
+        return readable(partial(unpack, frame, Found), "a watch", changes=False)
 
     async def _ask(
         self,

@@ -223,13 +223,6 @@ class Versions:
         """Tell when the next lease's time runs out."""
         return min((held.deadline for held in self._leases.values()), default=None)
 
-    def keys_of_nobody(self) -> Sequence[str]:
-        """Name the keys whose lease does not exist, in order."""
-        items = (self.get(key) for key in self._keys)
-        return [
-            item.key for item in items if item and item.lease and item.lease not in self._leases
-        ]
-
     # How it works
 
     def _readable(self, revision: Revision | None) -> Revision:
