@@ -16,10 +16,7 @@ def check_hello(hello: Hello, ours: Welcome) -> None:
         raise Denied(f"role {hello.role!r} is not known here; there are {', '.join(ROLES)}")
     # People with tools may ask any node which cluster it belongs to.
     if hello.cluster != ours.cluster and (hello.cluster or hello.role != "admin"):
-        raise Denied(
-            f"this is node {ours.node} of cluster {ours.cluster!r}, not of {hello.cluster!r}: "
-            "look at the address"
-        )
+        raise Denied(f"{_whose(ours)}, not of {hello.cluster!r}: look at the address")
 
 
 def check_welcome(welcome: Welcome, ours: Hello) -> None:
@@ -30,6 +27,12 @@ def check_welcome(welcome: Welcome, ours: Hello) -> None:
             f"node {welcome.node} belongs to cluster {welcome.cluster!r}, not to "
             f"{ours.cluster!r}: look at the address"
         )
+
+
+def _whose(ours: Welcome) -> str:
+    if not ours.cluster:  # a server of metadata, which holds the name of its cluster as any other
+        return f"this serves {ours.node}, and is no node of any cluster"
+    return f"this is node {ours.node} of cluster {ours.cluster!r}"
 
 
 def _check_version(version: int) -> None:

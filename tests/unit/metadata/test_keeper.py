@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from roost.cli.machine import seams
@@ -23,6 +24,7 @@ from roost.host.log import Memory
 from roost.metadata.database import NAME
 from roost.metadata.keeper import Keeper
 from roost.metadata.operations import Batch, Delete, Event, Get, LeaseId, Put, Revision
+from tests.unit.host.hand import Hand
 
 Story = Callable[[Keeper], Awaitable[None]]
 
@@ -253,6 +255,34 @@ def test_a_write_that_fails_ends_the_keeper_and_what_was_acknowledged_stays(tmp_
     live(tmp_path, again)
 
     assert log.names == ["metadata_opened", "metadata_failed"]
+
+
+def test_a_keeper_that_stood_still_lets_no_lease_run_out_for_it(tmp_path: Path) -> None:
+    clock, log = Hand(), Memory()
+
+    async def main() -> None:
+        keeper = await Keeper.open(
+            tmp_path,
+            seams=msgspec.structs.replace(seams(), clock=clock),
+            log=log,
+            holder="test",
+            keep_leases=False,
+        )
+        lease = await keeper.grant(2)
+        await put(keeper, "a", b"", lease)
+        clock.now_s += 100.0  # and nothing that anybody sent was looked at
+        await keeper.grant(60)
+        assert await keeper.renew(lease) == 2
+        assert await values(keeper) == {"a": b""}
+        clock.now_s += 2.5
+        await keeper.grant(60)
+        assert await keeper.renew(lease) == 0
+        assert await values(keeper) == {}
+        await keeper.close()
+
+    asyncio.run(main())
+
+    assert "metadata_stalled" in log.names
 
 
 def test_many_changes_share_a_sync(tmp_path: Path) -> None:

@@ -135,6 +135,16 @@ def test_an_answer_that_no_frame_holds_is_refused_and_a_change_is_done(tmp_path:
     play(story)
 
 
+def test_who_takes_it_for_a_node_is_told(tmp_path: Path) -> None:
+    async def story(_: RemoteStore, address: Address) -> None:
+        async with served(tmp_path, address):
+            hello = Hello(PROTOCOL_VERSION, "prod", "client", "lost")
+            with pytest.raises(Denied, match="serves metadata, and is no node of any cluster"):
+                await Connection.open(AsyncioNet(), address, hello, timeout_s=LONG_S)
+
+    play(story)
+
+
 def test_what_a_client_would_not_send_is_refused(tmp_path: Path) -> None:
     async def story(_: RemoteStore, address: Address) -> None:
         async with served(tmp_path, address):
