@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -124,6 +124,78 @@ def test_a_change_of_a_stopped_etcd_is_unknown_and_a_read_unavailable(etcd: Etcd
         await store.close()
 
     asyncio.run(main())
+
+
+# Ways that are cut
+
+
+@asynccontextmanager
+async def cut_after(endpoint: str, bytes_max: int, cuts: list[int]) -> AsyncIterator[str]:
+    """Lead to an endpoint; each connection ends once it has carried so much back."""
+    host, port = endpoint.split(":")
+    connections: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        itself = asyncio.current_task()
+        assert itself is not None
+        connections.add(itself)
+        with suppress(asyncio.CancelledError):  # the test is over
+            there_reader, there_writer = await asyncio.open_connection(host, int(port))
+            there = asyncio.ensure_future(carry(reader, there_writer, 1 << 40))
+            try:
+                await carry(there_reader, writer, bytes_max)
+                cuts.append(1)
+            finally:
+                there.cancel()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left: int) -> None:
+        try:
+            while left > 0 and (piece := await reader.read(1000)):
+                writer.write(piece)
+                await writer.drain()
+                left -= len(piece)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for connection in connections:
+            connection.cancel()
+        await asyncio.wait(connections)
+
+
+def test_a_watch_that_is_cut_while_it_catches_up_goes_on_behind_what_it_delivered(
+    etcd: EtcdProgram,
+) -> None:
+    cuts: list[int] = []
+
+    async def main() -> None:
+        direct = await opened(f"etcd://{etcd.endpoint}/p")
+        first = await direct.put("k", b"begin")
+        # etcd tells the past in answers of a thousand revisions each.
+        for begin in range(0, 4000, 100):
+            puts = (direct.put(f"k{number}", bytes(100)) for number in range(begin, begin + 100))
+            await asyncio.gather(*puts)
+        last = await direct.put("k", b"end")
+        seen: list[int] = []
+        async with cut_after(etcd.endpoint, 200_000, cuts) as endpoint:
+            store = await opened(f"etcd://{endpoint}/p")
+            async with asyncio.timeout(LONG_S), store.watch("k", first) as watch:
+                while not seen or seen[-1] < last:
+                    batch = await anext(watch)
+                    seen += [event.revision for event in batch.events]
+            await store.close()
+        await direct.close()
+        assert seen == list(range(first, last + 1))
+
+    asyncio.run(main())
+
+    assert len(cuts) > 1
 
 
 # Getting in
