@@ -169,6 +169,7 @@ async def cut_after(endpoint: str, bytes_max: int, cuts: list[int]) -> AsyncIter
         await asyncio.wait(connections)
 
 
+@pytest.mark.slow
 def test_a_watch_that_is_cut_while_it_catches_up_goes_on_behind_what_it_delivered(
     etcd: EtcdProgram,
 ) -> None:
@@ -222,6 +223,7 @@ def certificates(folder: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_tls_is_spoken_with_a_certificate_of_the_client(tmp_path: Path) -> None:
     certificates(tmp_path)
     program = EtcdProgram(
@@ -266,6 +268,7 @@ async def let_only_known_users_in(endpoint: str) -> None:
             await channel.unary_unary(f"/etcdserverpb.Auth/{method}")(encode(fields))
 
 
+@pytest.mark.slow
 def test_a_user_logs_in_and_again_when_the_token_is_no_longer_known(
     etcd: EtcdProgram, tmp_path: Path
 ) -> None:
