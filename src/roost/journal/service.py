@@ -201,7 +201,7 @@ class Journal:
             if not self._alone.waited:  # or `_on_next_turn` does it
                 self._due = False
                 self._begin([])
-        elif 0 < self._handed < AHEAD_MAX and self._much_waits:
+        elif 0 < self._handed < AHEAD_MAX and self._much_waits and self._error is None:
             self._hand_over(self._plan.take())
 
     @property

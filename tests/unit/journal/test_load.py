@@ -1,5 +1,6 @@
 """A journal at the two ends of its load: a record that comes alone, and more than a disk takes."""
 
+import asyncio
 import errno
 from typing import Any
 
@@ -137,3 +138,24 @@ def test_behind_a_group_that_failed_nothing_is_written_that_was_handed_over(oper
 
     lives: list[Lives] = []
     play(act, settings=AHEAD, before=lives.append)
+
+
+def test_nothing_more_is_handed_over_once_the_next_segment_could_not_be_made() -> None:
+    async def act(life: Life, journal: Journal) -> None:
+        for n in range(2):
+            add(journal, f"good {n}")
+        await life.until_told(2)
+        for n in range(2):
+            add(journal, n, 600)
+        await asyncio.sleep(0)
+        add(journal, 2, 1200)
+        journal._break(OSError(errno.EIO, "making a segment failed"))  # noqa: SLF001 (as it is told)
+        journal.gather()
+        journal.hurry()
+
+        await life.until_told(5)
+
+        assert life.lost == [0, 1, 2]
+        await journal.close()
+
+    play(act, settings=AHEAD)

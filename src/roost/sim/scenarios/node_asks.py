@@ -117,7 +117,7 @@ async def audit(store: Store, book: LedgerBook) -> list[object]:
             book.stated(look, state)
             seen.append((state.ledger, state.epoch, state.fenced, state.last, state.lac))
             seen.append((state.highest, state.entries, state.suspect))
-            await _read_all(store, book, look, seen)
+            seen += await _read_all(store, book, look, highest=state.highest)
         except NotFound:
             book.not_found(look)
             seen.append((ledger, "not found"))
@@ -126,7 +126,8 @@ async def audit(store: Store, book: LedgerBook) -> list[object]:
     return seen
 
 
-async def _read_all(store: Store, book: LedgerBook, look: Look, seen: list[object]) -> None:
+async def _read_all(store: Store, book: LedgerBook, look: Look, *, highest: int) -> list[object]:
+    seen: list[object] = []
     ledger = LedgerId(look.page.ledger)
     first, upto = EntryId(0), EntryId(book.highest_tried(ledger) + 1)
     while first <= upto:
@@ -142,8 +143,9 @@ async def _read_all(store: Store, book: LedgerBook, look: Look, seen: list[objec
             last=chunk.last,
             fenced=chunk.fenced,
         )
-        seen.append((found, [entry for entry in chunk.suspects if entry <= look.highest]))
+        seen.append((found, [entry for entry in chunk.suspects if entry <= highest]))
         first = chunk.before
+    return seen
 
 
 def _payloads(chunk: Chunk) -> dict[int, bytes]:
