@@ -175,6 +175,11 @@ class NodeClient:
         """Delete a ledger."""
         await self.connection.call(messages.DELETE, encode(messages.Delete(ledger=ledger)))
 
+    async def confirm(self, ledger: LedgerId, epoch: Epoch, lac: EntryId) -> None:
+        """Tell up to where all is durable, when there is no entry to say it with."""
+        body = encode(messages.Confirm(ledger=ledger, epoch=epoch, lac=lac))
+        await self.connection.call(messages.CONFIRM, body)
+
     async def place(self, place: messages.Place) -> Placed:
         """Have a node copy entries from others."""
         return await self._ask(messages.PLACE, encode(place), Placed)

@@ -172,6 +172,18 @@ class Ledger:
                 last=last,
             )
 
+    def confirm(self, epoch: Epoch, lac: EntryId) -> bool:
+        """Take a writer's LAC that came without an entry; tells whether it is news."""
+        if self.epoch is not None and epoch != self.epoch:
+            raise Conflict(f"ledger {self.id} belongs to epoch {self.epoch} for ever, not {epoch}")
+        last = self.closing if self.last is None else self.last
+        if last is not None or self.fenced is not None or self.fencing is not None:
+            self._check_ended(lac, last, recovery=False)
+        if lac <= self.lac:
+            return False
+        self.lac = lac
+        return True
+
     def other_bytes(self, entry: EntryId) -> Conflict:
         """Make the error, and the alarm, for a second value."""
         return Conflict(

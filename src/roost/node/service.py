@@ -65,6 +65,7 @@ class NodeService:
             messages.LIST: self._on_list,
             messages.STAT: self._on_stat,
             messages.VERIFY: self._on_verify,
+            messages.CONFIRM: self._on_confirm,
         }
 
     def _add(self, session: Session, frame: Frame) -> None:
@@ -136,6 +137,11 @@ class NodeService:
 
     def _on_stat(self, session: Session, frame: Frame) -> None:
         session.reply(frame.request, DONE, encode(self._status.stat()))
+
+    def _on_confirm(self, session: Session, frame: Frame) -> None:
+        confirm = decode(frame.body, messages.Confirm)
+        self._store.confirm(confirm.ledger, confirm.epoch, confirm.lac)
+        session.reply(frame.request, DONE, b"")
 
     # What takes its time
 

@@ -296,6 +296,17 @@ class Store:
         if self.journal.queued_bytes > self._queued_bytes_max and not self.why_slow:
             self._look_at_pressure()
 
+    def confirm(self, ledger: LedgerId, epoch: Epoch, lac: EntryId) -> None:
+        """Learn a writer's LAC; whoever waits for one hears of it.
+
+        That is a hint, and goes no way through the journal: after a crash an older one may be
+        known, and nothing more is lost by that than time.
+        """
+        found = self.known.find(ledger)
+        if found.confirm(epoch, lac):
+            self.known.touch(ledger)
+            self._views.changed(ledger)
+
     # Fencing, closing, deleting
 
     async def fence(self, ledger: LedgerId, epoch: Epoch) -> LedgerState:

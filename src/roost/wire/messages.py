@@ -13,6 +13,7 @@
     STAT    10  nothing         NodeStat
     VERIFY  11  Verify          VerifyReport
     CANCEL  12  nothing         nothing of its own: it gives up the request that has its id
+    CONFIRM 13  Confirm         nothing
 
     A server of metadata is asked, and answers with DONE (see `roost.metadata.protocol`):
     TXN     32    RANGE   33    WATCH   34    GRANT   35    RENEW   36    REVOKE  37
@@ -56,6 +57,7 @@ LIST: Final = 9
 STAT: Final = 10
 VERIFY: Final = 11
 CANCEL: Final = 12
+CONFIRM: Final = 13
 TXN: Final = 32
 RANGE: Final = 33
 WATCH: Final = 34
@@ -81,6 +83,7 @@ KINDS: Final = {
     STAT: "STAT",
     VERIFY: "VERIFY",
     CANCEL: "CANCEL",
+    CONFIRM: "CONFIRM",
     TXN: "TXN",
     RANGE: "RANGE",
     WATCH: "WATCH",
@@ -330,6 +333,16 @@ class VerifyReport(msgspec.Struct, frozen=True, array_like=True):
     """Whether all of it was checked."""
 
 
+class Confirm(msgspec.Struct, frozen=True, array_like=True):
+    """Say up to where a writer knows all to be durable, when it has no entry to say it with."""
+
+    ledger: Ledger
+    epoch: Term
+    """The writer's."""
+
+    lac: Last
+
+
 Body = (
     Hello
     | Welcome
@@ -346,6 +359,7 @@ Body = (
     | LedgerState
     | NodeStat
     | Verify
+    | Confirm
     | VerifyReport
 )
 

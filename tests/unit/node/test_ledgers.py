@@ -124,6 +124,20 @@ def test_entries_come_in_any_order(ledger: Ledger) -> None:
     assert ledger.entries == 4
 
 
+def test_a_lac_by_itself_only_grows_and_is_its_writers(ledger: Ledger) -> None:
+    durable(ledger, 0, 1)
+
+    assert ledger.confirm(Epoch(1), EntryId(1))
+    assert not ledger.confirm(Epoch(1), EntryId(0))
+    with pytest.raises(Conflict):
+        ledger.confirm(Epoch(2), EntryId(1))
+    ledger.close(EntryId(1))
+    with pytest.raises(Sealed):
+        ledger.confirm(Epoch(1), EntryId(1))
+
+    assert ledger.lac == 1
+
+
 def test_a_ledger_belongs_to_the_epoch_of_its_first_add(ledger: Ledger) -> None:
     durable(ledger, 0)
 

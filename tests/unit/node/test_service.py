@@ -293,6 +293,29 @@ def test_a_wait_over_the_network_ends_with_what_came(stage: Stage) -> None:
     stage(program)
 
 
+def test_a_lac_that_comes_by_itself_wakes_who_waits_for_one(stage: Stage) -> None:
+    async def program(seams: Seams, folder: Path) -> None:
+        async with running(seams, folder) as node:
+            await node.add(0)
+
+            async def waits() -> list[int]:
+                reading = node.client.read(
+                    SEVEN, EntryId(0), EntryId(5), wait_s=60, lac=EntryId(-1)
+                )
+                return [batch.lac async for batch in reading]
+
+            waiting = asyncio.ensure_future(waits())
+            await node.client.stat()
+            await node.client.confirm(SEVEN, ONE, EntryId(0))
+
+            assert await waiting == [0]
+            await node.client.fence(SEVEN, Epoch(9))
+            late = await error_of(node.client.confirm(SEVEN, ONE, EntryId(0)))
+            assert isinstance(late, Fenced)
+
+    stage(program)
+
+
 def test_a_range_without_ids_is_refused(stage: Stage) -> None:
     async def program(seams: Seams, folder: Path) -> None:
         async with running(seams, folder) as node:

@@ -9,6 +9,7 @@ from roost.wire.messages import (
     LEDGERS_MAX,
     SUSPECTS_MAX,
     Close,
+    Confirm,
     Delete,
     Entries,
     Fence,
@@ -78,6 +79,7 @@ EXAMPLES: tuple[Any, ...] = (
     STATE,
     STAT,
     Verify(ledger=L(7)),
+    Confirm(ledger=L(7), epoch=T(3), lac=E(-1)),
     VerifyReport(ledger=L(7), entries=42, bytes=4200, bad=[E(3)], bad_total=1, complete=True),
 )
 
