@@ -14,6 +14,9 @@ EntryId = NewType("EntryId", int)
 Epoch = NewType("Epoch", int)
 """The number of a leadership; each ledger belongs to one."""
 
+NodeId = NewType("NodeId", str)
+"""Names a storage node, in the whole cluster and for ever."""
+
 NO_ENTRY: Final = EntryId(-1)
 """The last entry of a ledger that has none, and the LAC of one that has confirmed none."""
 

@@ -18,6 +18,9 @@ LIVE_NODES: Final = "live/nodes/"
 COUNTERS: Final = "ids/"
 """Begins the keys of the counters that ids are taken from."""
 
+LEDGERS: Final = "ledgers/"
+"""Begins the keys of all ledgers."""
+
 
 def identity_key(node: str) -> str:
     """Name the key of who a node is."""
@@ -27,6 +30,11 @@ def identity_key(node: str) -> str:
 def live_key(node: str) -> str:
     """Name the key of how a node is."""
     return LIVE_NODES + node
+
+
+def ledger_key(ledger: int) -> str:
+    """Name the key of a ledger; keys have the order of the ids."""
+    return f"{LEDGERS}{ledger:020}"
 
 
 def counter_key(kind: str) -> str:
