@@ -10,6 +10,7 @@ import pytest
 
 from tests.scenarios.channel_stages import Acks, Marks
 from tests.scenarios.journal_stages import Commits, Folder, Syncs
+from tests.scenarios.ledger_stages import Taker, Writer
 from tests.scenarios.node_stages import Node
 from tests.scenarios.player import Stage, play, read, write
 from tests.scenarios.segments_stages import Bytes
@@ -20,6 +21,8 @@ STAGES: dict[str, Callable[[], Stage]] = {
     "journal_commit": Commits,
     "journal_recovery": Folder,
     "journal_syncs": Syncs,
+    "ledger_append": Writer,
+    "ledger_recover": Taker,
     "node_": Node,
     "segments_survey": Bytes,
 }
