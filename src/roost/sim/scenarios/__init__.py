@@ -18,7 +18,7 @@ looks into the processes as much as it likes, but does nothing to them that a us
 from typing import Protocol
 
 from roost.sim.play import Options, Report
-from roost.sim.scenarios import channel, echo, metadata, node, node_group
+from roost.sim.scenarios import channel, echo, ledger, metadata, node, node_group
 
 
 class Scenario(Protocol):
@@ -33,6 +33,7 @@ class Scenario(Protocol):
 SCENARIOS: dict[str, Scenario] = {
     "channel": channel,
     "echo": echo,
+    "ledger": ledger,
     "metadata": metadata,
     "node": node,
     "node_group": node_group,
