@@ -7,8 +7,15 @@ import msgspec
 import pytest
 
 from roost.sim.play import Options
-from roost.sim.scenarios import SCENARIOS
-from tests.power import channel_bugs, metadata_bugs, node_bugs, node_group_bugs
+from roost.sim.scenarios import SCENARIOS, Scenario
+from tests.power import (
+    channel_bugs,
+    ledger_bugs,
+    metadata_bugs,
+    node_bugs,
+    node_group_bugs,
+    recovery_model,
+)
 from tests.power.bugs import Bug
 
 BUGS: Final = {
@@ -16,8 +23,13 @@ BUGS: Final = {
     "metadata": metadata_bugs.BUGS,
     "node": node_bugs.BUGS,
     "node_group": node_group_bugs.BUGS,
+    "ledger": ledger_bugs.BUGS,
+    "recovery": ledger_bugs.RECOVERY_BUGS,
 }
 """The bugs of each scenario."""
+
+PLAYED: Final[dict[str, Scenario]] = {**SCENARIOS, "recovery": recovery_model}
+"""What plays seeds: the simulator's scenarios, and a model of one machine alone."""
 
 
 class Caught(msgspec.Struct, frozen=True):
@@ -32,7 +44,7 @@ def hunt(scenario: str, bug: Bug) -> Caught | None:
     with pytest.MonkeyPatch.context() as patch:
         bug.plant(patch)
         for seed in range(1, bug.seeds_max + 1):
-            violations = SCENARIOS[scenario].run(seed, Options()).violations
+            violations = PLAYED[scenario].run(seed, Options()).violations
             if violations:
                 return Caught(seed=seed, violation=_gist(violations[0]))
     return None
