@@ -5,10 +5,11 @@ Each is a process on a host of its own. What it is answered it tells the book, a
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Final
 
-from roost.errors import RoostError
+from roost.errors import RoostError, Unavailable
 from roost.host.net import Address
 from roost.host.seams import Seams
 from roost.ledger.client import Ledgers
@@ -29,6 +30,7 @@ from roost.types import EntryId, Epoch, LedgerId, NodeId
 CLUSTER: Final = "sim"
 PORT: Final = 7000
 LONG_S: Final = 60.0
+READ_TRIES: Final = 100
 
 
 class Bell:
@@ -417,8 +419,13 @@ class Healer:
             self._work.world.violate(f"liveness: ledger {ledger} still names {sorted(left)}")
         reader = await ledgers.open(ledger)
         payloads: list[bytes] = []
-        async for piece in reader.read_all():
-            payloads += map(bytes, piece.payloads)
+        for _ in range(READ_TRIES):
+            # Nodes may have been started only now.
+            with suppress(Unavailable):
+                async for piece in reader.read_all(EntryId(len(payloads))):
+                    payloads += map(bytes, piece.payloads)
+                break
+            await asyncio.sleep(0.2)
         self._work.checked(lambda: self._work.book.whole(ledger, payloads))
         if reader.faults:
             self._work.world.violate(f"named is there: a reader found {reader.faults}")
