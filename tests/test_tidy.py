@@ -58,6 +58,7 @@ IMPURE = {
     "roost.ledger.client": "all ledgers of a cluster, for one process",
     "roost.ledger.ending": "tells nodes that a ledger has ended",
     "roost.ledger.nodes": "connections to nodes",
+    "roost.ledger.opening": "opens a cluster by its URL",
     "roost.ledger.reading": "reads a ledger from its nodes",
     "roost.ledger.records": "ledgers' documents in the metadata store",
     "roost.ledger.recovering": "ends a ledger for a writer that is gone",

@@ -12,13 +12,15 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import uvloop
 from nats.aio.client import Client
+from nats.errors import Error as NatsError
 from nats.js.api import StorageType, StreamConfig
+from nats.js.errors import APIError
 
 from bench.node.programs import Failed, Program
 
@@ -27,18 +29,22 @@ T = TypeVar("T")
 ALWAYS = "always"
 DEFAULT = "default"
 SUBJECT = "bench"
+_READY_S = 30.0
+_LOOK_S = 0.2
 _LISTENING = re.compile(r"Listening for client connections on (\S+:\d+)")
 
 
 class Server(Program):
     """A NATS server whose store lies in a folder."""
 
-    def __init__(self, folder: Path, *, sync: str) -> None:
+    def __init__(
+        self, folder: Path, *, sync: str, listen: str = "127.0.0.1:-1", more: Sequence[str] = ()
+    ) -> None:
         folder.mkdir()
         lines = ["jetstream {", f'  store_dir: "{folder / "store"}"']
         if sync != DEFAULT:
             lines.append(f"  sync_interval: {sync}")
-        lines += ["}", "listen: 127.0.0.1:-1"]
+        lines += ["}", f"listen: {listen}", *more]
         config = folder / "server.conf"
         config.write_text("\n".join(lines), encoding="utf-8")
         super().__init__([_server(), "-c", str(config)], folder / "log")
@@ -50,17 +56,31 @@ class Server(Program):
             raise
 
 
-def open_stream(address: str) -> None:
-    """Make the stream that the turns publish into."""
+def open_stream(address: str, replicas: int = 1) -> str:
+    """Make the stream that the turns publish into; names the server that leads it, if one does."""
 
-    async def make() -> None:
+    async def make() -> str:
         client = await _connected(address)
-        await client.jetstream().add_stream(
-            StreamConfig(name=SUBJECT, subjects=[SUBJECT], storage=StorageType.FILE)
+        stream = StreamConfig(
+            name=SUBJECT, subjects=[SUBJECT], storage=StorageType.FILE, num_replicas=replicas
         )
+        made = await _when_ready(lambda: client.jetstream().add_stream(stream))
         await client.close()
+        return (made.cluster and made.cluster.leader) or ""
 
-    _run(make())
+    return _run(make())
+
+
+async def _when_ready(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask until the servers have found each other."""
+    deadline = time.monotonic() + _READY_S
+    while True:
+        try:
+            return await ask()
+        except (APIError, NatsError) as error:
+            if time.monotonic() > deadline:
+                raise Failed(f"NATS makes no stream: {error}") from error
+            await asyncio.sleep(_LOOK_S)
 
 
 def publish(address: str, payload_bytes: int, in_flight: int, turn_s: float) -> float:

@@ -25,6 +25,7 @@ class Folder(msgspec.Struct, frozen=True):
     """Where a node keeps its data, and beside it what it says."""
 
     path: Path
+    name: str = "one"
 
     @property
     def directory(self) -> Path:
@@ -36,7 +37,7 @@ class Folder(msgspec.Struct, frozen=True):
         self.path.mkdir()
         command = [_ROOST, "node", "format", "--data", str(self.directory)]
         done = subprocess.run(
-            [*command, "--cluster-id", CLUSTER, "--node-id", "one"],
+            [*command, "--cluster-id", CLUSTER, "--node-id", self.name],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
@@ -71,9 +72,9 @@ class Node(Program):
         return [each for each in events if each.get("event") == name]
 
 
-def formatted(path: Path) -> Folder:
+def formatted(path: Path, name: str = "one") -> Folder:
     """Make a new folder for a node."""
-    folder = Folder(path)
+    folder = Folder(path, name)
     folder.format()
     return folder
 

@@ -112,8 +112,24 @@ class Program:
 
     def fetched_bytes(self) -> int:
         """Tell how much it had to fetch from a disk, since no cache had it."""
+        return self._moved("read_bytes")
+
+    def written_bytes(self) -> int:
+        """Tell how much it has handed to write calls, of files and of connections."""
+        return self._moved("wchar")
+
+    def written_bytes_when_stopped(self) -> int:
+        """Ask it to end, and tell how much it had written by then."""
+        self._process.terminate()
+        # It has ended and nobody has asked how: until then the system remembers what it did.
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        written = self._moved("wchar")
+        self.stop()
+        return written
+
+    def _moved(self, name: str) -> int:
         text = Path(f"/proc/{self.pid}/io").read_text(encoding="ascii")
-        line = next(line for line in text.splitlines() if line.startswith("read_bytes:"))
+        line = next(line for line in text.splitlines() if line.startswith(f"{name}:"))
         return int(line.split()[1])
 
     def _story(self, what: str) -> str:
