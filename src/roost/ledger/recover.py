@@ -440,6 +440,8 @@ class Recovery:
 
     def _too_few(self) -> str:
         """Say why an entry that is to be written back cannot be, if so."""
+        if not self._given_up:
+            return ""
         for number in range(self._done + 1, self._cursor):
             slots = write_set(number, self._quorum)
             left = sum(not self._given_up >> slot & 1 for slot in slots)

@@ -32,7 +32,7 @@ from roost.ledger.recover import (
 )
 from roost.metadata.ledgers import LedgerDocument, LedgerPhase, RecoveryNote
 from roost.node.client import NodeClient
-from roost.types import Epoch, LedgerId, NodeId
+from roost.types import EntryId, Epoch, LedgerId, NodeId
 
 READ_BYTES: Final = 4 << 20
 PAUSE_FIRST_S: Final = 0.1
@@ -124,6 +124,7 @@ class _Attempt:
         self._recovery: Final = Recovery(begun.document, settings)
         self._done: Final[asyncio.Future[CloseAt]] = asyncio.get_running_loop().create_future()
         self._tasks: Final[set[asyncio.Task[None]]] = set()
+        self._copiers: Final[dict[NodeId, _Copier]] = {}
         self._accept_loss = False
 
     async def run(self, *, accept_loss: bool) -> CloseAt:
@@ -133,6 +134,7 @@ class _Attempt:
             self._perform(self._recovery.start())
             return await self._done
         finally:
+            self._done.cancel()  # who is still heard says nothing any more
             for task in [*self._tasks]:
                 task.cancel()
 
@@ -146,7 +148,7 @@ class _Attempt:
                     self._spawn(self._read(effect))
                 case WriteBack():
                     for node in effect.nodes:
-                        self._spawn(self._write_back(node, effect))
+                        self._write_back(node, effect)
                 case FindSpares(count, excluded):
                     self._spawn(self._find_spares(count, excluded))
                 case CloseAt():
@@ -233,26 +235,105 @@ class _Attempt:
                     )
                 )
 
-    async def _write_back(self, node: NodeId, back: WriteBack) -> None:
-        try:
-            async with asyncio.timeout(self._nodes.patience.call_s):
-                client = await self._nodes.connect(node)
-                await client.add(
-                    self._document.ledger,
-                    back.entry,
-                    back.payload,
-                    epoch=self._document.epoch,
-                    lac=back.lac,
-                    recovery=True,
-                )
-        except (RoostError, TimeoutError) as error:
+    def _write_back(self, node: NodeId, back: WriteBack) -> None:
+        copier = self._copiers.get(node)
+        if copier is None:
+            copier = self._copiers[node] = _Copier(self, node, self._document, self._nodes)
+            self._spawn(copier.run())
+        copier.send(back)
+
+    def on_stored(self, node: NodeId, entry: EntryId) -> None:
+        """Hear that a node has an entry that was written back."""
+        if not self._done.done():
+            self._perform(self._recovery.on_stored(node, entry))
+
+    def on_refused(self, node: NodeId, error: RoostError | TimeoutError) -> None:
+        """Hear that it takes no more of them."""
+        if not self._done.done():
             self._said("not_written_back", node, error)
             self._perform(self._recovery.on_refused(node))
-            return
-        self._perform(self._recovery.on_stored(node, back.entry))
 
     async def _find_spares(self, count: int, excluded: tuple[NodeId, ...]) -> None:
         spares = await self._nodes.find(
             count, excluded=excluded, zones_taken=self._nodes.zones({*excluded})
         )
         self._perform(self._recovery.on_spares(spares))
+
+
+class _Copier:
+    """Sends one node what is written back to it, and hears what becomes of that.
+
+    There may be very many entries: none of them has a task or a timer of its own.
+    """
+
+    def __init__(
+        self, attempt: _Attempt, node: NodeId, document: LedgerDocument, nodes: Nodes
+    ) -> None:
+        self._attempt: Final = attempt
+        self._node: Final = node
+        self._document: Final = document
+        self._nodes: Final = nodes
+        self._client: NodeClient | None = None
+        self._waiting: Final[list[WriteBack]] = []
+        self._owed = 0
+        self._answered = 0
+        self._failed = False
+
+    def send(self, back: WriteBack) -> None:
+        """Send an entry, once the node is connected."""
+        self._owed += 1
+        if self._client is None:
+            self._waiting.append(back)
+        else:
+            self._add(self._client, back)
+
+    async def run(self) -> None:
+        """Connect, and watch that answers come; returns once none is to be expected any more."""
+        patience = self._nodes.patience
+        try:
+            async with asyncio.timeout(patience.call_s):
+                client = await self._nodes.connect(self._node)
+        except (RoostError, TimeoutError) as error:
+            self._fail(error)
+            return
+        self._client = client
+        while self._waiting:
+            self._add(client, self._waiting.pop(0))
+        while not self._failed:
+            answered, owed = self._answered, self._owed
+            await asyncio.sleep(patience.call_s)
+            if owed > answered == self._answered:
+                self._fail(TimeoutError())
+
+    def _add(self, client: NodeClient, back: WriteBack) -> None:
+        try:
+            client.start_add(
+                self._document.ledger,
+                back.entry,
+                back.payload,
+                epoch=self._document.epoch,
+                lac=back.lac,
+                sink=self,
+                tag=back.entry,
+                recovery=True,
+            )
+        except RoostError as error:
+            # Not from here: somebody may be in the middle of what is to be done.
+            asyncio.get_running_loop().call_soon(self._fail, error)
+
+    def _fail(self, error: RoostError | TimeoutError) -> None:
+        if not self._failed:
+            self._failed = True
+            self._attempt.on_refused(self._node, error)
+
+    def stored(self, tag: int) -> None:
+        """Hear that an entry is durable there."""
+        self._answered += 1
+        self._attempt.on_stored(self._node, EntryId(tag))
+
+    def refused(self, tag: int, error: RoostError) -> None:  # noqa: ARG002 (one is enough)
+        """Hear that it was refused, or that nobody knows."""
+        self._fail(error)
+
+    def settle(self) -> None:
+        """Nothing to do: nothing is gathered."""
