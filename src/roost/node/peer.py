@@ -122,12 +122,21 @@ class _Copy:
         self, source: NodeClient, first: EntryId, before: EntryId, missing: set[EntryId]
     ) -> None:
         ledger = self._place.ledger
-        async with aclosing(_reading(source, ledger, first, before)) as batches:
-            async for batch in batches:
-                await self._add(batch)
-                missing.difference_update(batch.found)
+        while first < before:
+            asked_from = first
+            adding: tuple[Batch, _Group] | None = None
+            # An answer has so many bytes at most: what comes behind them is asked for again.
+            async with aclosing(_reading(source, ledger, first, before)) as batches:
+                async for batch in batches:
+                    # While one batch is on its way to the disk the next one is fetched.
+                    before_it, adding = adding, (batch, self._start(batch))
+                    await self._finish(before_it, missing)
+                    first = batch.before
+            await self._finish(adding, missing)
+            if first <= asked_from:
+                raise _SourceFailed(f"it says nothing of entry {first}")
 
-    async def _add(self, batch: Batch) -> None:
+    def _start(self, batch: Batch) -> "_Group":
         ledger = self._place.ledger
         await self._store.eased()
         group = _Group(len(batch.found))
@@ -144,7 +153,14 @@ class _Copy:
                     tag=entry,
                 )
             )
+        return group
+
+    async def _finish(self, adding: "tuple[Batch, _Group] | None", missing: set[EntryId]) -> None:
+        if adding is None:
+            return
+        batch, group = adding
         await group.wait()
+        missing.difference_update(batch.found)
         self._entries += len(batch.found)
         self._bytes += sum(map(len, batch.found.values()))
 
