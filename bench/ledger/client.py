@@ -26,9 +26,7 @@ from roost.ledger.opening import Cluster
 from roost.ledger.writer import LedgerWriter
 from roost.metadata.ledgers import LedgerPhase
 from roost.node.client import NodeClient
-from roost.rpc.client import Connection
 from roost.types import NO_ENTRY, EntryId, Epoch, LedgerId, NodeId
-from roost.wire.messages import PROTOCOL_VERSION, Hello
 
 T = TypeVar("T")
 
@@ -365,15 +363,10 @@ async def _add_all(client: NodeClient, ledger: LedgerId, payload: bytes, entries
 
 
 async def _clients(cluster: Cluster, nodes: Sequence[str] = ()) -> list[NodeClient]:
-    """Connect to nodes: those of these names, or all."""
-    known = {each.candidate.node: each.address for each in cluster.directory.nodes()}
-    hello = Hello(version=PROTOCOL_VERSION, cluster=cluster.name, role="client", name="bench")
-    return [
-        NodeClient(
-            await Connection.open(AsyncioNet(), known[NodeId(name)], hello, timeout_s=30.0)
-        )
-        for name in (nodes or sorted(known))
-    ]
+    """Connect to nodes: those of these names, or all that are registered."""
+    registered = sorted(each.candidate.node for each in cluster.directory.nodes())
+    wanted = [NodeId(name) for name in nodes] or registered
+    return [await cluster.ledgers.nodes.connect(node) for node in wanted]
 
 
 def _run(url: str, turn: Callable[[Cluster], Awaitable[T]]) -> T:

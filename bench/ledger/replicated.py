@@ -96,10 +96,6 @@ def measure(scale: Scale, folder: Path) -> list[Claim]:
     ]
 
 
-def _publish(
-    scale: Scale, servers: Servers, rival: Beside, programs: Sequence[Program]
-) -> float:
+def _publish(scale: Scale, servers: Servers, rival: Beside, programs: Sequence[Program]) -> float:
     settle(*programs)
-    return rival.run(
-        jetstream.publish, servers.leader, RECORD_BYTES, NATS_IN_FLIGHT, scale.turn_s
-    )
+    return rival.run(jetstream.publish, servers.leader, RECORD_BYTES, NATS_IN_FLIGHT, scale.turn_s)
