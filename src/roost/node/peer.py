@@ -7,6 +7,7 @@ While writers have to wait, so does a copy.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Final
@@ -26,6 +27,9 @@ from roost.wire.messages import BAD_ENTRIES_MAX, PROTOCOL_VERSION, Hello, Place,
 CONNECT_S: Final = 10.0
 PIECE_ENTRIES: Final = 1024
 """How many ids are asked for at a time; as many are under way at most."""
+
+BATCHES_UNDER_WAY: Final = 8
+"""How many of a source's pieces, each of a MiB or one entry, wait for the disk at once."""
 
 
 class Peers:
@@ -124,15 +128,18 @@ class _Copy:
         ledger = self._place.ledger
         while first < before:
             asked_from = first
-            adding: tuple[Batch, _Group] | None = None
+            adding: deque[tuple[Batch, _Group]] = deque()
             # An answer has so many bytes at most: what comes behind them is asked for again.
             async with aclosing(_reading(source, ledger, first, before)) as batches:
                 async for batch in batches:
-                    # While one batch is on its way to the disk the next one is fetched.
-                    before_it, adding = adding, (batch, self._start(batch))
-                    await self._finish(before_it, missing)
+                    # While some batches are on their way to the disk, and share its syncs, more
+                    # are fetched.
+                    adding.append((batch, self._start(batch)))
+                    if len(adding) > BATCHES_UNDER_WAY:
+                        await self._finish(*adding.popleft(), missing)
                     first = batch.before
-            await self._finish(adding, missing)
+            for each in adding:
+                await self._finish(*each, missing)
             if first <= asked_from:
                 raise _SourceFailed(f"it says nothing of entry {first}")
 
@@ -155,10 +162,7 @@ class _Copy:
             )
         return group
 
-    async def _finish(self, adding: "tuple[Batch, _Group] | None", missing: set[EntryId]) -> None:
-        if adding is None:
-            return
-        batch, group = adding
+    async def _finish(self, batch: Batch, group: "_Group", missing: set[EntryId]) -> None:
         await group.wait()
         missing.difference_update(batch.found)
         self._entries += len(batch.found)

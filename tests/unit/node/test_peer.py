@@ -1,16 +1,23 @@
 """Copying from other nodes: resumable, from the next source where one lacks something."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
+from random import Random
 
 import pytest
+import uvloop
 
 from roost.errors import Conflict, Invalid, NotFound, Unavailable
+from roost.host.net import AsyncioNet
+from roost.host.posix import PosixDisk
 from roost.host.seams import Seams
+from roost.host.system import SystemClock, ThreadTasks
 from roost.node.peer import PIECE_ENTRIES
+from roost.node.store import NodeSettings
 from roost.types import EntryId, Epoch
-from roost.wire.messages import BAD_ENTRIES_MAX, Place, Placed
+from roost.wire.entry import PAYLOAD_BYTES_MAX
+from roost.wire.messages import BAD_ENTRIES_MAX, READ_BYTES_MAX, Place, Placed
 from tests.unit.node.lives import FOLDER, flushed, once, payload
 from tests.unit.node.nodes import SEVEN, Node, Program, Stage, running, stage
 
@@ -269,3 +276,32 @@ def test_a_copy_that_waits_ends_when_the_node_fails() -> None:
                     await copy
 
     simulated(program)
+
+
+def test_a_copy_goes_on_behind_an_answer_that_was_full(tmp_path: Path) -> None:
+    size = PAYLOAD_BYTES_MAX
+    count = READ_BYTES_MAX // size + 2
+
+    def roomy(seams: Seams, folder: Path, name: str) -> AbstractAsyncContextManager[Node]:
+        longest = PAYLOAD_BYTES_MAX
+        return running(
+            seams,
+            folder,
+            name,
+            settings=NodeSettings(),
+            payload_bytes_max=longest,
+            held_bytes_max=4 * longest,
+        )
+
+    async def program(seams: Seams, folder: Path) -> None:
+        async with roomy(seams, folder, "alice") as alice, roomy(seams, folder, "bob") as bob:
+            await alice.add(*range(count), size=size)
+
+            told = await placed(bob, alice, upto=count - 1)
+
+            assert (told.entries, told.missing_total) == (count, 0)
+
+    # A simulated disk is too small for that.
+    disk, net, tasks = PosixDisk(guarded=False), AsyncioNet(), ThreadTasks()
+    seams = Seams(SystemClock(), disk, net, Random(1), tasks)
+    uvloop.run(program(seams, tmp_path))
