@@ -1,8 +1,8 @@
 """How many bytes the nodes write for each acknowledged byte of each copy.
 
 What counts is `wchar` of /proc/PID/io: all bytes that a process has handed to write calls of any
-kind, be it to a file or to a connection. It is read once a node has been told to end and has brought
-everything into the ledgers' files, so that nothing is still owed.
+kind, be it to a file or to a connection. It is read once a node was told to end, and has brought
+everything into the ledgers' files: nothing is still owed.
 """
 
 from pathlib import Path

@@ -8,6 +8,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,6 +36,7 @@ NEXT_EPOCH = Epoch(2)
 NODE_LEDGER_FIRST = 1 << 40
 """Ids of ledgers that are one node's alone, and that no metadata knows of."""
 
+_LOOK_EACH = 64
 STALL_S = 0.005
 """Gaps between acknowledgements that are shorter are none."""
 
@@ -61,7 +63,9 @@ class Stalls(msgspec.Struct, frozen=True):
 class Batches:
     """Concatenates records to entries, and keeps so many entries under way."""
 
-    def __init__(self, writer: LedgerWriter, record: bytes, entry_bytes: int, under_way: int):
+    def __init__(
+        self, writer: LedgerWriter, record: bytes, entry_bytes: int, under_way: int
+    ) -> None:
         self.records = 0
         self._writer = writer
         self._record = record
@@ -285,14 +289,12 @@ class _Load:
         self._under_way = under_way
         self._room = asyncio.Semaphore(under_way)
         self._latest = 0.0
+        self._looks = 0
 
     async def run(self, stop: Path) -> None:
         """Append until told to stop, and wait for all of it."""
         self._latest = time.monotonic()
-        looked = self._latest
-        while time.monotonic() < looked + 0.1 or not stop.exists():
-            if time.monotonic() >= looked + 0.1:
-                looked = time.monotonic()
+        while not self._told(stop):
             await self._room.acquire()
             try:
                 self._writer.append(self._payload).add_done_callback(self._on_done)
@@ -302,6 +304,11 @@ class _Load:
                 await asyncio.sleep(0.01)
         for _ in range(self._under_way):
             await self._room.acquire()
+
+    def _told(self, stop: Path) -> bool:
+        """Look for the file, now and then."""
+        self._looks += 1
+        return self._looks % _LOOK_EACH == 0 and stop.exists()
 
     def _on_done(self, future: "asyncio.Future[EntryId]") -> None:
         now = time.monotonic()
@@ -386,5 +393,10 @@ def _run(url: str, turn: Callable[[Cluster], Awaitable[T]]) -> T:
         ) as cluster:
             return await turn(cluster)
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(opened())
+    return _runner().run(opened())
+
+
+@cache
+def _runner() -> asyncio.Runner:
+    """Give the one loop of this process: gRPC takes notice of the first one alone."""
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)

@@ -52,7 +52,7 @@ QUICK: Final = Scale(
     between_kills_s=1.0,
     unconfirmed=10_000,
     recovery_rounds=3,
-    repaired_bytes=1 << 26,
+    repaired_bytes=1 << 27,
     repair_rounds=3,
     amplified_bytes=1 << 27,
 )

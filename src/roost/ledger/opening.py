@@ -53,9 +53,7 @@ class Cluster:
         log = log or Silence()
         store = await open_store(url, seams=seams, log=log, holder=name, timeout_s=timeout_s)
         try:
-            document = await cluster_of(store)
-            if document is None:
-                raise NotFound(f"no node has ever registered at {url}: look at the address")
+            cluster = await _name(store, url)
             directory = await RegisteredNodes.open(store)
         except BaseException:
             await store.close()
@@ -66,13 +64,13 @@ class Cluster:
             net=seams.net,
             clock=seams.clock,
             rng=seams.rng,
-            cluster=document.cluster,
+            cluster=cluster,
             name=name,
             log=log,
             appending=appending,
             patience=patience,
         )
-        return cls(document.cluster, store, directory, ledgers)
+        return cls(cluster, store, directory, ledgers)
 
     async def _follow(self) -> None:
         while True:
@@ -97,3 +95,10 @@ class Cluster:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+async def _name(store: MetadataStore, url: str) -> str:
+    document = await cluster_of(store)
+    if document is None:
+        raise NotFound(f"no node has ever registered at {url}: look at the address")
+    return document.cluster
