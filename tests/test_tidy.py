@@ -57,6 +57,7 @@ IMPURE = {
     "roost.host.seams": "what a process has of its machine",
     "roost.ledger.client": "all ledgers of a cluster, for one process",
     "roost.ledger.ending": "tells nodes that a ledger has ended",
+    "roost.ledger.mending": "has nodes check their copies, and mend them",
     "roost.ledger.nodes": "connections to nodes",
     "roost.ledger.opening": "opens a cluster by its URL",
     "roost.ledger.reading": "reads a ledger from its nodes",

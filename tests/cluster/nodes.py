@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -36,24 +36,24 @@ SEVEN: Final = LedgerId(7)
 HELLO: Final = Hello(version=PROTOCOL_VERSION, cluster="prod", role="client", name="tester")
 
 
-def formatted(folder: Path, rng: Rng) -> Path:
+def formatted(folder: Path, rng: Rng, node: str = "alice") -> Path:
     """Make a node's folder."""
     disk = PosixDisk(guarded=False)
-    format_node(disk, folder, cluster="prod", node="alice", rng=rng, wall=0.0)
+    format_node(disk, folder, cluster="prod", node=node, rng=rng, wall=0.0)
     return folder
 
 
 class NodeProgram:
     """One life of `roost node`."""
 
-    def __init__(self, data: Path, *options: str) -> None:
+    def __init__(self, data: Path, *options: str, within: Sequence[str] = ()) -> None:
         self.data: Final = data
         self._said: Final = data.with_name(f"{data.name}.said")
         self._said.write_bytes(b"")
         with self._said.open("ab") as said:
             self.process: Final = subprocess.Popen(
                 [
-                    *(str(ROOST), "node", "--data", str(data)),
+                    *(*within, str(ROOST), "node", "--data", str(data)),
                     *("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"),
                     *("--log-format", "json", "--free-bytes-min", "1MiB", *options),
                 ],
@@ -84,6 +84,10 @@ class NodeProgram:
         """Connect to it."""
         address = await self.address()
         return NodeClient(await Connection.open(AsyncioNet(), address, HELLO, timeout_s=WAIT_S))
+
+    def signal(self, number: signal.Signals) -> None:
+        """Stop it where it is, or let it go on."""
+        os.kill(self.process.pid, number)
 
     def stop(self) -> int:
         """End it in good order."""

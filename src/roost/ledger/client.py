@@ -21,6 +21,7 @@ from roost.host.net import Net
 from roost.host.random import Rng
 from roost.ledger.append import AppendSettings
 from roost.ledger.ending import tell_nodes_deleted
+from roost.ledger.mending import Copy, Mender
 from roost.ledger.nodes import PATIENT, Directory, Nodes, Patience
 from roost.ledger.quorum import check_quorum
 from roost.ledger.reading import LedgerReader
@@ -82,6 +83,7 @@ class Ledgers:
             log=self._log,
             settings=recovering,
         )
+        self._mender: Final = Mender(nodes=self.nodes, records=self.records, log=self._log)
         self._repairer: Final = Repairer(
             nodes=self.nodes, records=self.records, rng=rng, log=self._log
         )
@@ -198,6 +200,14 @@ class Ledgers:
     async def repair(self, ledger: LedgerId, *, gone: Collection[NodeId] = ()) -> bool:
         """Give a closed ledger the copies that it lacks; tells whether nothing is left to do."""
         return await self._repairer.repair(ledger, gone=gone)
+
+    async def verify(self, ledger: LedgerId) -> list[Copy]:
+        """Have every copy of a closed ledger read, and every checksum computed."""
+        return await self._mender.verify(ledger)
+
+    async def mend(self, ledger: LedgerId) -> list[Copy]:
+        """Mend the copies of a closed ledger that do not hold; tells how all are then."""
+        return await self._mender.mend(ledger)
 
     async def close(self) -> None:
         """End all connections; writers end before."""
