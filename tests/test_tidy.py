@@ -24,6 +24,7 @@ TOOLS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["to
 # asks the machine for anything, not even through a seam. Which parts of the machine itself these
 # may import says the contract `purity` in pyproject.toml.
 IMPURE = {
+    "roost.blocking": "an event loop on a thread, and who waits for it",
     "roost.channel.async_receiver": "suspends tasks until there is a message",
     "roost.channel.catalogue": "opens the segment files that readers want",
     "roost.channel.channel": "opens the folder, on the real machine unless told otherwise",
