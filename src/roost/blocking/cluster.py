@@ -91,6 +91,16 @@ class Cluster:
         made = self._loop.run(partial(self._ledgers.create, epoch=epoch, quorum=quorum), timeout_s)
         return Writer(self._loop, made)
 
+    def claim(self, ledger: int, *, timeout_s: float = CALL_S) -> "Writer":
+        """Be the writer of a ledger that was made, and that nobody has written to."""
+        claimed = self._loop.run(partial(self._ledgers.claim, LedgerId(ledger)), timeout_s)
+        return Writer(self._loop, claimed)
+
+    def ask(self, ledger: int, entry: int, *, timeout_s: float = CALL_S) -> dict[NodeId, str]:
+        """Tell what each node that is named for an entry has of it, or says, right now."""
+        work = partial(self._ledgers.ask, LedgerId(ledger), EntryId(entry))
+        return self._loop.run(work, timeout_s)
+
     def read(
         self, ledger: int, first: int = FIRST, *, timeout_s: float = CALL_S
     ) -> Iterator[bytes | memoryview]:

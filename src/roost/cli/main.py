@@ -39,6 +39,12 @@ def _inspect() -> click.Command:
     return inspect
 
 
+def _ledger() -> click.Command:
+    from roost.cli.ledger import ledger
+
+    return ledger
+
+
 def _meta() -> click.Command:
     from roost.cli.metadata import meta
 
@@ -64,6 +70,7 @@ COMMANDS: dict[str, tuple[str, Callable[[], click.Command]]] = {
     "config": ("Tell what can be configured, and what is.", _config),
     "doctor": ("Tell whether all is well with this machine and a channel.", _doctor),
     "inspect": ("Show what stands in a stopped node's files.", _inspect),
+    "ledger": ("Make, write, read, end, repair and delete replicated ledgers.", _ledger),
     "meta": ("Serve the metadata of a cluster to this machine.", _meta),
     "node": ("Run a storage node, make its folder, check it.", _node),
     "sim": ("Play scenarios in a deterministic world, under faults.", _sim),

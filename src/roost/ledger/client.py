@@ -11,10 +11,11 @@ A ledger has one writer for ever, the one that made it. To go on where another p
 recover its ledger, which stops that writer for good, and make a new one.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Collection
 from typing import Final
 
-from roost.errors import Conflict, NoRoom, NotFound
+from roost.errors import Conflict, Invalid, NoRoom, NotFound, RoostError
 from roost.host.clock import Clock
 from roost.host.log import Log, Silence
 from roost.host.net import Net
@@ -23,10 +24,10 @@ from roost.ledger.append import AppendSettings
 from roost.ledger.ending import tell_nodes_deleted
 from roost.ledger.mending import Copy, Mender
 from roost.ledger.nodes import PATIENT, Directory, Nodes, Patience
-from roost.ledger.quorum import check_quorum
+from roost.ledger.quorum import check_quorum, write_set
 from roost.ledger.reading import LedgerReader
 from roost.ledger.records import Records, Versioned
-from roost.ledger.recover import RecoverSettings
+from roost.ledger.recover import Answer, RecoverSettings
 from roost.ledger.recovering import Recoverer
 from roost.ledger.repairing import Repairer
 from roost.ledger.writer import LedgerWriter
@@ -121,6 +122,25 @@ class Ledgers:
         await writer.start()
         return writer
 
+    async def claim(self, ledger: LedgerId) -> LedgerWriter:
+        """Be the writer of a ledger that was made, and that nobody has written to.
+
+        Of two who do this at once, one cannot close the ledger, and is told so.
+        """
+        now = await self.records.read(ledger)
+        document = now.document
+        if document.phase is not LedgerPhase.OPEN or len(document.fragments) > 1:
+            raise _written(document)
+        async with asyncio.timeout(self.nodes.patience.call_s):
+            for node in document.nodes:
+                try:
+                    state = await (await self.nodes.connect(node)).state(ledger)
+                except NotFound:
+                    continue
+                if state.highest >= 0 or state.fenced is not None:
+                    raise _written(document)
+        return await self.open_writer(await self.records.change(now, document))
+
     async def recover(
         self,
         ledger: LedgerId,
@@ -169,6 +189,28 @@ class Ledgers:
             raise NotFound(f"ledger {ledger} was deleted")
         return document
 
+    async def ask(self, ledger: LedgerId, entry: EntryId) -> dict[NodeId, str]:
+        """Tell what each node of an entry's write set has of it, or says, right now."""
+        document = await self.describe(ledger)
+        nodes = document.fragment_of(entry).nodes
+        named = [nodes[slot] for slot in write_set(entry, document.quorum)]
+        said = await asyncio.gather(*(self._ask(node, ledger, entry) for node in named))
+        return dict(zip(named, said, strict=True))
+
+    async def _ask(self, node: NodeId, ledger: LedgerId, entry: EntryId) -> str:
+        try:
+            async with asyncio.timeout(self.nodes.patience.call_s):
+                batch = await (await self.nodes.connect(node)).read_one(ledger, entry)
+        except NotFound:
+            return Answer.ABSENT.value
+        except (RoostError, TimeoutError) as error:
+            return f"{Answer.SILENT.value} ({str(error) or 'no answer in time'})"
+        if entry in batch.suspects:
+            return Answer.UNSURE.value
+        if entry in batch.found:
+            return Answer.FOUND.value
+        return Answer.ABSENT.value
+
     async def list_all(self) -> AsyncIterator[LedgerDocument]:
         """List all ledgers, in the order of their ids."""
         after: LedgerId | None = None
@@ -212,3 +254,10 @@ class Ledgers:
     async def close(self) -> None:
         """End all connections; writers end before."""
         await self.nodes.close()
+
+
+def _written(document: LedgerDocument) -> Invalid:
+    return Invalid(
+        f"ledger {document.ledger} is {document.phase.value}, and somebody has written to it or "
+        "may have: a ledger has one writer. Recover it if it is open, and make a new one."
+    )

@@ -112,6 +112,11 @@ class Decision(msgspec.Struct, frozen=True):
     answers: tuple[tuple[NodeId, Answer], ...]
     """Who had said what by then; who is not named had not answered."""
 
+    @property
+    def unanimous(self) -> bool:
+        """Whether all who had answered said the same, and have the entry."""
+        return all(answer is Answer.FOUND for _, answer in self.answers)
+
     def __str__(self) -> str:
         said = ", ".join(f"{node} {answer.value}" for node, answer in self.answers)
         return f"entry {self.entry} {'kept' if self.kept else 'cut'}: {said or 'no answers'}"

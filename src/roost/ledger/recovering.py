@@ -21,6 +21,7 @@ from roost.ledger.nodes import Nodes
 from roost.ledger.records import Records, Versioned
 from roost.ledger.recover import (
     CloseAt,
+    Decision,
     Effect,
     Fence,
     FindSpares,
@@ -94,6 +95,8 @@ class Recoverer:
         self._log.event("recovery_begun", ledger=ledger, by=by)
         attempt = _Attempt(begun, epoch, nodes=self._nodes, settings=self._settings, log=self._log)
         close = await attempt.run(accept_loss=accept_loss)
+        for decision in attempt.disputed:
+            self._log.event("decided", ledger=ledger, decision=str(decision))
         note = RecoveryNote(by, close.base, close.reason, close.given_up)
         found = msgspec.structs.replace(begun.document, fragments=close.fragments, recovery=note)
         document = found.closed(close.last, length=None, laggards=close.laggards)
@@ -137,6 +140,11 @@ class _Attempt:
             self._done.cancel()  # who is still heard says nothing any more
             for task in [*self._tasks]:
                 task.cancel()
+
+    @property
+    def disputed(self) -> Sequence[Decision]:
+        """List what was decided though not all nodes had said the same by then."""
+        return [each for each in self._recovery.decisions if not each.unanimous]
 
     def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
