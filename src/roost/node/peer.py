@@ -134,6 +134,7 @@ class _Copy:
                 async for batch in batches:
                     # While some batches are on their way to the disk, and share its syncs, more
                     # are fetched.
+                    await self._store.eased()
                     adding.append((batch, self._start(batch)))
                     if len(adding) > BATCHES_UNDER_WAY:
                         await self._finish(*adding.popleft(), missing)
@@ -145,7 +146,6 @@ class _Copy:
 
     def _start(self, batch: Batch) -> "_Group":
         ledger = self._place.ledger
-        await self._store.eased()
         group = _Group(len(batch.found))
         for entry, payload in batch.found.items():
             self._store.add(
