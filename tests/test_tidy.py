@@ -56,6 +56,7 @@ IMPURE = {
     "roost.host.system": "the real clock, chance and workers",
     "roost.host.jobs": "lets tasks wait for workers",
     "roost.host.seams": "what a process has of its machine",
+    "roost.ledger.asking": "asks nodes what they have",
     "roost.ledger.client": "all ledgers of a cluster, for one process",
     "roost.ledger.ending": "tells nodes that a ledger has ended",
     "roost.ledger.mending": "has nodes check their copies, and mend them",

@@ -6,6 +6,7 @@ there. What reading takes from memory, and what the disk itself takes durably, s
 """
 
 import os
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from statistics import median
@@ -69,6 +70,10 @@ def measure(scale: Scale, folder: Path) -> list[Claim]:
                 "pwrite_fdatasync": write,
             },
         )
+    return [_claim(scale, rates)]
+
+
+def _claim(scale: Scale, rates: Mapping[str, Sequence[float]]) -> Claim:
     detail = {
         "payload_bytes": PAYLOAD_BYTES,
         "ledger_bytes": scale.repaired_bytes,
@@ -79,7 +84,7 @@ def measure(scale: Scale, folder: Path) -> list[Claim]:
         "ratio_to_warm": ratio(rates["repair"], rates["read_warm"]),
         "repair_median": median(rates["repair"]),
     }
-    return [claim("repair_vs_read", ratio(rates["repair"], rates["read"]), detail)]
+    return claim("repair_vs_read", ratio(rates["repair"], rates["read"]), detail)
 
 
 def _forget(folder: Path) -> None:

@@ -5,7 +5,7 @@ most 64 KiB. NATS gets each record as a message, with a thousand under way; what
 acknowledges from the page cache, and nodes always sync first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -65,6 +65,15 @@ def measure(scale: Scale, folder: Path) -> list[Claim]:
                 "records": append,
             },
         )
+    return _claims(scale, rates, turns, nodes_cpu_s)
+
+
+def _claims(
+    scale: Scale,
+    rates: Mapping[str, Sequence[float]],
+    turns: Sequence[Turn],
+    nodes_cpu_s: Sequence[float],
+) -> list[Claim]:
     return [
         claim(
             f"records_vs_{theirs}",

@@ -75,8 +75,9 @@ def test_a_ledger_without_a_writer_is_recovered_and_explained(real: RealCluster)
     described = said(real, "describe", left).decode()
     assert described == told
     explained = said(real, "explain", ledger).decode()
-    assert "entry 1: kept, and 3 nodes of 3 found it now" in explained
-    assert "entry 2: cut: the ledger ends with entry 1. 3 of 3 do not have it now" in explained
+    assert "entry 1: kept: its writer had it confirmed" in explained
+    assert "3 of 3 nodes found it now" in explained
+    assert "entry 2: cut, since the ledger ends with entry 1; 3 of 3 nodes do not" in explained
     assert explained.count(": found") == 3
     asked = said(real, "explain", ledger, "--entry", "0").decode()
     assert "entry 0: kept" in asked

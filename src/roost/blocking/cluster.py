@@ -24,7 +24,7 @@ from roost.host.seams import Seams
 from roost.host.system import SystemClock, ThreadTasks, system_rng, this_process
 from roost.ledger import opening
 from roost.ledger.client import DEFAULT_QUORUM, Ledgers
-from roost.ledger.mending import Copy
+from roost.ledger.copies import Copy
 from roost.ledger.reading import FIRST, LedgerReader, Piece
 from roost.ledger.writer import LedgerWriter
 from roost.metadata.ledgers import LedgerDocument, Quorum

@@ -11,23 +11,24 @@ A ledger has one writer for ever, the one that made it. To go on where another p
 recover its ledger, which stops that writer for good, and make a new one.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Collection
 from typing import Final
 
-from roost.errors import Conflict, Invalid, NoRoom, NotFound, RoostError
+from roost.errors import Conflict, Invalid, NoRoom, NotFound
 from roost.host.clock import Clock
 from roost.host.log import Log, Silence
 from roost.host.net import Net
 from roost.host.random import Rng
 from roost.ledger.append import AppendSettings
+from roost.ledger.asking import ask_all, is_written
+from roost.ledger.copies import Copy
 from roost.ledger.ending import tell_nodes_deleted
-from roost.ledger.mending import Copy, Mender
+from roost.ledger.mending import Mender
 from roost.ledger.nodes import PATIENT, Directory, Nodes, Patience
-from roost.ledger.quorum import check_quorum, write_set
+from roost.ledger.quorum import check_quorum
 from roost.ledger.reading import LedgerReader
 from roost.ledger.records import Records, Versioned
-from roost.ledger.recover import Answer, RecoverSettings
+from roost.ledger.recover import RecoverSettings
 from roost.ledger.recovering import Recoverer
 from roost.ledger.repairing import Repairer
 from roost.ledger.writer import LedgerWriter
@@ -131,14 +132,8 @@ class Ledgers:
         document = now.document
         if document.phase is not LedgerPhase.OPEN or len(document.fragments) > 1:
             raise _written(document)
-        async with asyncio.timeout(self.nodes.patience.call_s):
-            for node in document.nodes:
-                try:
-                    state = await (await self.nodes.connect(node)).state(ledger)
-                except NotFound:
-                    continue
-                if state.highest >= 0 or state.fenced is not None:
-                    raise _written(document)
+        if await is_written(self.nodes, document):
+            raise _written(document)
         return await self.open_writer(await self.records.change(now, document))
 
     async def recover(
@@ -191,25 +186,7 @@ class Ledgers:
 
     async def ask(self, ledger: LedgerId, entry: EntryId) -> dict[NodeId, str]:
         """Tell what each node of an entry's write set has of it, or says, right now."""
-        document = await self.describe(ledger)
-        nodes = document.fragment_of(entry).nodes
-        named = [nodes[slot] for slot in write_set(entry, document.quorum)]
-        said = await asyncio.gather(*(self._ask(node, ledger, entry) for node in named))
-        return dict(zip(named, said, strict=True))
-
-    async def _ask(self, node: NodeId, ledger: LedgerId, entry: EntryId) -> str:
-        try:
-            async with asyncio.timeout(self.nodes.patience.call_s):
-                batch = await (await self.nodes.connect(node)).read_one(ledger, entry)
-        except NotFound:
-            return Answer.ABSENT.value
-        except (RoostError, TimeoutError) as error:
-            return f"{Answer.SILENT.value} ({str(error) or 'no answer in time'})"
-        if entry in batch.suspects:
-            return Answer.UNSURE.value
-        if entry in batch.found:
-            return Answer.FOUND.value
-        return Answer.ABSENT.value
+        return await ask_all(self.nodes, await self.describe(ledger), entry)
 
     async def list_all(self) -> AsyncIterator[LedgerDocument]:
         """List all ledgers, in the order of their ids."""

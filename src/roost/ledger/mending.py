@@ -1,44 +1,20 @@
 """Looks through the copies of a closed ledger, and mends those that do not hold.
 
-Its nodes read all that they have, and compute every checksum. A copy is mended where it is: its
-node fetches all of its entries from the others, takes those that it lacks or cannot vouch for, and
-passes over the rest. The metadata does not change, and who does this may die at any moment.
+Its nodes read all that they have, and compute every checksum; a copy is mended where it is, as
+`copies` says. The metadata does not change, and whoever does this may die at any moment.
 """
 
 import asyncio
 from typing import Final
 
-import msgspec
-
 from roost.errors import Invalid, RoostError
 from roost.host.log import Log
+from roost.ledger.copies import Copy, fetches, wanted_entries
 from roost.ledger.nodes import Nodes
-from roost.ledger.quorum import named_entries
 from roost.ledger.records import Records
 from roost.metadata.ledgers import LedgerDocument, LedgerPhase
 from roost.types import LedgerId, NodeId
 from roost.wire.messages import Place
-
-
-class Copy(msgspec.Struct, frozen=True):
-    """What one node has of a ledger, by its own account after it has read everything."""
-
-    node: NodeId
-    wanted: int
-    """How many entries it is named for."""
-
-    entries: int = 0
-    bytes: int = 0
-    bad: int = 0
-    """How many do not hold."""
-
-    error: str = ""
-    """Why it could not be asked."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether nothing is known to be wrong with it."""
-        return not self.error and not self.bad and self.entries >= self.wanted
 
 
 class Mender:
@@ -74,7 +50,7 @@ class Mender:
         return document
 
     async def _verify(self, document: LedgerDocument, node: NodeId) -> Copy:
-        wanted = _wanted(document, node)
+        wanted = wanted_entries(document, node)
         try:
             async with asyncio.timeout(self._nodes.patience.copy_s):
                 client = await self._nodes.connect(node)
@@ -84,44 +60,21 @@ class Mender:
         return Copy(node, wanted, report.entries, report.bytes, report.bad_total)
 
     async def _mend(self, document: LedgerDocument, node: NodeId) -> bool:
-        assert document.last is not None, "it is closed"
-        for index, fragment in enumerate(document.fragments):
-            upto = document.upto_of(index)
-            if node not in fragment.nodes or upto is None or upto < fragment.first:
-                continue
-            others = [each for each in fragment.nodes if each != node]
-            # Who is not behind is asked first.
-            others.sort(key=lambda each: each in document.laggards)
-            known = map(self._nodes.directory.address, others)
+        for fetch in fetches(document, node):
+            known = map(self._nodes.directory.address, fetch.sources)
             place = Place(
                 ledger=document.ledger,
                 epoch=document.epoch,
-                first=fragment.first,
-                upto=upto,
+                first=fetch.first,
+                upto=fetch.upto,
                 sources=[str(address) for address in known if address is not None],
             )
             try:
                 async with asyncio.timeout(self._nodes.patience.copy_s):
                     placed = await (await self._nodes.connect(node)).place(place)
             except (RoostError, TimeoutError) as error:
-                self._log.event(
-                    "not_mended",
-                    level="warning",
-                    ledger=document.ledger,
-                    node=node,
-                    error=str(error),
-                )
+                told = {"ledger": document.ledger, "node": node, "error": str(error)}
+                self._log.event("not_mended", level="warning", **told)
                 return False
             self._log.event("mended", ledger=document.ledger, node=node, entries=placed.entries)
         return True
-
-
-def _wanted(document: LedgerDocument, node: NodeId) -> int:
-    """Count the entries that a node is named for."""
-    wanted = 0
-    for index, fragment in enumerate(document.fragments):
-        upto = document.upto_of(index)
-        if node in fragment.nodes and upto is not None:
-            slot = fragment.nodes.index(node)
-            wanted += named_entries(slot, fragment.first, upto, document.quorum)
-    return wanted
