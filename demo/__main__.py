@@ -1,4 +1,4 @@
-"""Shows Roost at work: a file channel, a storage node, killed processes, a damaged disk.
+"""Shows Roost at work: a file channel, nodes, replicated ledgers, killed processes, damage.
 
 Everything here uses real files and real processes, in a folder that is removed at the end.
 """
@@ -6,15 +6,17 @@ Everything here uses real files and real processes, in a folder that is removed 
 import tempfile
 from pathlib import Path
 
-from demo import damage, fanout, killed, node, simulated, throughput
+from demo import damage, fanout, killed, ledger, node, simulated, throughput
 
-PARTS = (throughput, fanout, killed, damage, node, simulated)
+PARTS = (throughput, fanout, killed, damage, node, ledger, simulated)
 
 
 def main() -> None:
     """Play all parts, one after the other."""
-    print("Roost: a durable log in Python. Today: a crash-safe queue in a folder, and the storage")
-    print("node that replicated ledgers will stand on.\n")
+    print(
+        "Roost: a durable log in Python. Today: a crash-safe queue in a folder, storage nodes, and"
+    )
+    print("ledgers that are replicated over them.\n")
     with tempfile.TemporaryDirectory(prefix="roost-demo-") as folder:
         for number, part in enumerate(PARTS, 1):
             title = (part.__doc__ or "").splitlines()[0].rstrip(".")
