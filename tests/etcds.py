@@ -76,6 +76,12 @@ class EtcdProgram:
     def pause(self) -> None:
         """Let it stand still as SIGSTOP does."""
         self.process.send_signal(signal.SIGSTOP)
+        while not self._stands_still():  # the signal is on its way
+            os.sched_yield()
+
+    def _stands_still(self) -> bool:
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return all(") T " in (task / "stat").read_text() for task in tasks)
 
     def resume(self) -> None:
         """Let it go on."""

@@ -343,6 +343,8 @@ def test_damage_in_a_compressed_segment_is_found(folder: Path, method: str) -> N
     with FileChannel(folder, segment_bytes=20, compression=method) as channel:
         for number in range(1, 6):
             channel.tx().send(b"%02d" % number)
+        while not [*folder.glob("segment.*.z")]:  # by a worker, which a close does not wait for
+            os.sched_yield()
     assert roost("channel", "verify", folder).code == 0
     packed = sorted(path.name for path in folder.glob("segment.*.z"))
 
