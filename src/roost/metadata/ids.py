@@ -49,3 +49,10 @@ async def take_ids(
         if outcome.succeeded:
             return first
     raise Throttled(f"others took ids of {kind!r} {TRIES_MAX} times before us: try again")
+
+
+async def first_free(store: MetadataStore, kind: str, *, timeout_s: float = CALL_S) -> int:
+    """Tell the first id of a kind that was not given out, as it is now."""
+    key = counter_key(kind)
+    item = await store.get(key, timeout_s=timeout_s)
+    return COUNTER.decode(key, item.value).next if item else 0

@@ -21,6 +21,15 @@ COUNTERS: Final = "ids/"
 LEDGERS: Final = "ledgers/"
 """Begins the keys of all ledgers."""
 
+DRAINS: Final = "drains/"
+"""Begins the keys of the nodes that are to be emptied."""
+
+MASTER: Final = "live/master"
+"""Who the elected master is, and how far it is; it vanishes with that master's lease."""
+
+SCRUB: Final = "scrub"
+"""How far the master has come with reading everything again."""
+
 
 def identity_key(node: str) -> str:
     """Name the key of who a node is."""
@@ -40,3 +49,8 @@ def ledger_key(ledger: int) -> str:
 def counter_key(kind: str) -> str:
     """Name the key of the counter for one kind of ids."""
     return COUNTERS + kind
+
+
+def drain_key(node: str) -> str:
+    """Name the key that says that a node is to be emptied."""
+    return DRAINS + node

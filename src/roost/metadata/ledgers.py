@@ -88,6 +88,8 @@ class LedgerDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that are named for entries which they may not have."""
 
     recovery: RecoveryNote | None = None
+    barred: tuple[NodeId, ...] = ()
+    """Nodes that were told, or may be told at any time, to forget it: never name one again."""
 
     def fragment_of(self, entry: int) -> Fragment:
         """Find the fragment that an entry is in."""
@@ -150,6 +152,7 @@ class LedgerDocument(msgspec.Struct, frozen=True, kw_only=True):
         for each in self.fragments:
             assert len(each.nodes) == self.quorum.ensemble, "each slot has a node"
             assert len(set(each.nodes)) == len(each.nodes), "no node has two slots"
+            assert not set(each.nodes) & set(self.barred), "who may forget it is not named"
         assert (self.last is not None) == (self.phase is LedgerPhase.CLOSED) or (
             self.phase is LedgerPhase.DELETED
         ), "a ledger has a last entry once it is closed"
