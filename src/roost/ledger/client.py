@@ -25,12 +25,14 @@ from roost.ledger.copies import Copy
 from roost.ledger.ending import tell_nodes_deleted
 from roost.ledger.mending import Mender
 from roost.ledger.nodes import PATIENT, Directory, Nodes, Patience
+from roost.ledger.pace import Pace
 from roost.ledger.quorum import check_quorum
 from roost.ledger.reading import LedgerReader
 from roost.ledger.records import Records, Versioned
 from roost.ledger.recover import RecoverSettings
 from roost.ledger.recovering import Recoverer
 from roost.ledger.repairing import Repairer
+from roost.ledger.throttle import Throttle
 from roost.ledger.writer import LedgerWriter
 from roost.metadata.ledgers import Fragment, LedgerDocument, LedgerPhase, Quorum
 from roost.metadata.store import MetadataStore
@@ -87,7 +89,11 @@ class Ledgers:
         )
         self._mender: Final = Mender(nodes=self.nodes, records=self.records, log=self._log)
         self._repairer: Final = Repairer(
-            nodes=self.nodes, records=self.records, rng=rng, log=self._log
+            nodes=self.nodes,
+            records=self.records,
+            rng=rng,
+            log=self._log,
+            throttle=Throttle(Pace(), clock),
         )
 
     # Writing

@@ -7,8 +7,8 @@ is told to who sent it, by the connection itself.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
-from typing import Final, Protocol, Self
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Final, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -17,12 +17,17 @@ from roost.host.clock import Clock
 from roost.host.net import Address, Net
 from roost.host.random import Rng
 from roost.ledger.placement import BackOff, Candidate, choose
+from roost.metadata.layout import DRAINS, drain_key
+from roost.metadata.node_documents import NodeReport
 from roost.metadata.nodes import LiveNodes
 from roost.metadata.store import MetadataStore
+from roost.metadata.view import View
 from roost.node.client import NodeClient
 from roost.rpc.client import Connection
 from roost.types import NodeId
 from roost.wire.messages import PROTOCOL_VERSION, Hello
+
+T = TypeVar("T")
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -75,11 +80,23 @@ class FixedNodes:
         return None if known is None else known.address
 
 
+def known_node(report: NodeReport, *, draining: bool) -> KnownNode:
+    """Make of a node's report what a directory says of it; who is to be emptied takes no more."""
+    candidate = Candidate(
+        NodeId(report.node),
+        report.free_bytes,
+        zone=report.zone,
+        writable=not (report.readonly or report.health or draining),
+    )
+    return KnownNode(candidate, Address.parse(report.address))
+
+
 class RegisteredNodes:
     """The directory of the nodes that are registered in the metadata, followed."""
 
-    def __init__(self, live: LiveNodes) -> None:
+    def __init__(self, live: LiveNodes, drains: View) -> None:
         self._live: Final = live
+        self._drains: Final = drains
         self._addresses: Final[dict[NodeId, Address]] = {}
         self._nodes: list[KnownNode] = []
         self._take()
@@ -87,16 +104,21 @@ class RegisteredNodes:
     @classmethod
     async def open(cls, store: MetadataStore) -> Self:
         """List the nodes; `run` follows them from there."""
-        return cls(await LiveNodes.open(store))
+        return cls(await LiveNodes.open(store), await View.open(store, DRAINS))
 
     async def run(self) -> None:
         """Follow the nodes until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow(self._live))
+            group.create_task(self._follow(self._drains))
+
+    async def _follow(self, source: LiveNodes | View) -> None:
         try:
             while True:
-                await self._live.changes()
+                await source.changes()
                 self._take()
         finally:
-            await self._live.close()
+            await source.close()
 
     def nodes(self) -> Sequence[KnownNode]:
         """List the nodes that are registered now."""
@@ -107,17 +129,13 @@ class RegisteredNodes:
         return self._addresses.get(node)
 
     def _take(self) -> None:
-        self._nodes = []
-        for name, report in self._live.reports.items():
-            address = Address.parse(report.address)
-            self._addresses[NodeId(name)] = address
-            candidate = Candidate(
-                NodeId(name),
-                report.free_bytes,
-                zone=report.zone,
-                writable=not (report.readonly or report.health),
-            )
-            self._nodes.append(KnownNode(candidate, address))
+        drains = self._drains.items
+        self._nodes = [
+            known_node(report, draining=drain_key(name) in drains)
+            for name, report in self._live.reports.items()
+        ]
+        for each in self._nodes:
+            self._addresses[each.candidate.node] = each.address
 
 
 class Nodes:
@@ -187,6 +205,19 @@ class Nodes:
             )
         return NodeClient(connection)
 
+    async def ask(
+        self, node: NodeId, asking: Callable[[NodeClient], Awaitable[T]], *, timeout_s: float
+    ) -> T:
+        """Connect to a node and ask it something; `Unavailable` if no answer comes in time.
+
+        What was asked may be done all the same, then or later.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asking(await self.connect(node))
+        except TimeoutError:
+            raise Unavailable(f"node {node} did not answer within {timeout_s:g} s") from None
+
     def drop(self, client: NodeClient) -> None:
         """Give up a connection whose other end does not answer."""
         client.connection.abort()
@@ -223,6 +254,12 @@ class Nodes:
     def zones(self, nodes: Collection[NodeId]) -> set[str]:
         """Name the zones that nodes are in."""
         return self._zones(nodes)
+
+    def abort(self) -> None:
+        """End all connections at once, with whatever is under way on them."""
+        self._closed = True
+        for client in self._clients.values():
+            client.connection.abort()
 
     async def close(self) -> None:
         """End all connections."""

@@ -44,34 +44,44 @@ def plan(
     document: LedgerDocument,
     *,
     gone: Collection[NodeId],
+    leaving: Collection[NodeId] = (),
     candidates: Iterable[Candidate],
     rng: Rng,
+    free_bytes_min: int = 0,
 ) -> list[Job]:
-    """List what a ledger needs; a node that nobody can replace now is left for the next time."""
+    """List what a ledger needs; a node that nobody can replace now is left for the next time.
+
+    Who is `gone` can be asked for nothing. Who is `leaving` is replaced, and copied from.
+    """
     if document.phase is not LedgerPhase.CLOSED:
         return []
     jobs: list[Job] = []
     candidates = [*candidates]
+    away = {*gone, *leaving}
     for index, fragment in enumerate(document.fragments):
         upto = document.upto_of(index)
         assert upto is not None, "a closed ledger ends"
         if upto >= fragment.first:
-            lost = [slot for slot, node in enumerate(fragment.nodes) if node in gone]
-            spares = _spares(fragment, len(lost), gone, candidates, rng)
+            lost = [slot for slot, node in enumerate(fragment.nodes) if node in away]
+            spares = choose(
+                candidates,
+                len(lost),
+                rng=rng,
+                excluded={*fragment.nodes, *away, *document.barred},
+                zones_taken=_zones(fragment, away, candidates),
+                free_bytes_min=free_bytes_min,
+            )
             new = dict(zip(lost, spares, strict=False))
             jobs += _of_fragment(document, index, new, gone)
     return jobs
 
 
-def _spares(
-    fragment: Fragment,
-    count: int,
-    gone: Collection[NodeId],
-    candidates: Sequence[Candidate],
-    rng: Rng,
-) -> list[NodeId]:
-    zones = {each.zone for each in candidates if each.node in fragment.nodes}
-    return choose(candidates, count, rng=rng, excluded={*fragment.nodes, *gone}, zones_taken=zones)
+def _zones(
+    fragment: Fragment, away: Collection[NodeId], candidates: Sequence[Candidate]
+) -> set[str]:
+    """Name the zones of the nodes that stay."""
+    stay = {*fragment.nodes} - {*away}
+    return {each.zone for each in candidates if each.node in stay}
 
 
 def _of_fragment(
@@ -128,6 +138,8 @@ def with_copy(document: LedgerDocument, job: Job) -> LedgerDocument | None:
     for index, fragment in enumerate(fragments):
         if fragment.first == job.first and document.upto_of(index) == job.upto:
             if fragment.nodes[job.slot] != job.old or job.new in fragment.nodes:
+                return None
+            if job.new in document.barred:
                 return None
             nodes = [*fragment.nodes]
             nodes[job.slot] = job.new

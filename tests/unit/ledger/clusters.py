@@ -76,11 +76,11 @@ class Cluster:
         self.clients: list[Ledgers] = []
         self.logs: list[Memory] = []
         self.error: BaseException | None = None
-        self._seams: Seams
+        self.seams: Seams
 
     def client(self, appending: AppendSettings = APPENDING, ack_min: int = 1) -> Ledgers:
         """Make a client, in the process of the program."""
-        seams, name = self._seams, f"client-{len(self.clients)}"
+        seams, name = self.seams, f"client-{len(self.clients)}"
         known = [
             KnownNode(Candidate(NodeId(node), 1 << 30), Address(node, PORT)) for node in self.nodes
         ]
@@ -124,7 +124,7 @@ def play(program: Program, *, nodes: int = 4, seed: int = 7) -> None:
         ended = asyncio.Event()
 
         async def main(seams: Seams) -> None:
-            cluster._seams = seams  # noqa: SLF001 (it is made here)
+            cluster.seams = seams
             try:
                 async with asyncio.timeout(600):
                     await program(cluster)
