@@ -88,7 +88,33 @@ class NodeMetrics:
     connections: Annotated[int, "connections that are open now", GAUGE] = 0
 
 
-Group = ChannelMetrics | JournalMetrics | NodeMetrics
+@dataclass(slots=True)
+class MasterMetrics:
+    """What one master has done, and what the cluster lacks, as far as it is the elected one."""
+
+    prefix: ClassVar[str] = "master"
+
+    elected: Annotated[int, "1 while this master is the elected one", GAUGE] = 0
+    audits: Annotated[int, "times that all ledgers were looked at"] = 0
+    ledgers: Annotated[int, "ledgers that there are", GAUGE] = 0
+    under_replicated: Annotated[int, "closed ledgers that lack a copy", GAUGE] = 0
+    waiting: Annotated[int, "open ledgers with a node that is gone", GAUGE] = 0
+    unreadable: Annotated[int, "times that a ledger's document could not be read"] = 0
+    copies_running: Annotated[int, "copies that are under way", GAUGE] = 0
+    copies: Annotated[int, "copies that were made and named"] = 0
+    failed_copies: Annotated[int, "copies that failed, or are not whole"] = 0
+    copied_entries: Annotated[int, "entries that were copied"] = 0
+    copied_bytes: Annotated[int, "bytes of the entries that were copied"] = 0
+    collected: Annotated[int, "ledgers that nodes were told to forget"] = 0
+    barred: Annotated[int, "nodes that were barred from a ledger they had been replaced in"] = 0
+    tombstones_removed: Annotated[int, "documents of deleted ledgers that were removed"] = 0
+    scrubbed_ledgers: Annotated[int, "ledgers that were read and checked on all their nodes"] = 0
+    scrubbed_bytes: Annotated[int, "bytes that nodes read and checked for that"] = 0
+    bad_entries: Annotated[int, "entries that were missing or spoilt on a node"] = 0
+    repaired_entries: Annotated[int, "bad entries that were copied from another node"] = 0
+
+
+Group = ChannelMetrics | JournalMetrics | NodeMetrics | MasterMetrics
 """Any group of metrics."""
 
 

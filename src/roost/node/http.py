@@ -62,6 +62,8 @@ class Told(msgspec.Struct, frozen=True):
     facts: Callable[[], Mapping[str, object]]
     """What the node is, for its page and beside its health."""
 
+    title: str = "Roost storage node"
+
     def answer(self, target: str) -> Answer:
         """Answer to what was asked for."""
         match target.partition("?")[0]:
@@ -73,7 +75,7 @@ class Told(msgspec.Struct, frozen=True):
                 status = HTTPStatus.SERVICE_UNAVAILABLE if ills else HTTPStatus.OK
                 return Answer(status, _JSON, msgspec.json.encode(told, enc_hook=str) + b"\n")
             case "/":
-                return Answer(HTTPStatus.OK, _HTML, _page(self.facts()).encode())
+                return Answer(HTTPStatus.OK, _HTML, _page(self.title, self.facts()).encode())
             case _:
                 return _failed(HTTPStatus.NOT_FOUND)
 
@@ -192,14 +194,14 @@ def _failed(status: HTTPStatus) -> Answer:
     return Answer(status, _PLAIN, f"{status.value} {status.phrase}\n".encode())
 
 
-def _page(facts: Mapping[str, object]) -> str:
+def _page(title: str, facts: Mapping[str, object]) -> str:
     rows = "".join(
         f"<tr><th align=left>{escape(name)}<td>{escape(str(fact))}\n"
         for name, fact in facts.items()
     )
     return (
-        "<!doctype html><meta charset=utf-8><title>Roost storage node</title>\n"
-        "<h1>Roost storage node</h1>\n"
+        f"<!doctype html><meta charset=utf-8><title>{escape(title)}</title>\n"
+        f"<h1>{escape(title)}</h1>\n"
         f"<table>\n{rows}</table>\n"
         '<p><a href="/health">health</a> <a href="/metrics">metrics</a>\n'
     )
