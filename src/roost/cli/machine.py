@@ -82,11 +82,12 @@ def write_path(folder: Path) -> str:
     return f"write ({reason})" if reason else "mapped"
 
 
-def progress(doing: str) -> Progress:
-    """Show how far something is, if stderr is a terminal."""
+def progress(doing: str, of: str = "") -> Progress:
+    """Show how far something is, if stderr is a terminal; `of` is what is counted, if not bytes."""
     return Progress(
         clock(),
         lambda text: click.echo(text, err=True, nl=False),
         shown=sys.stderr.isatty(),
         doing=doing,
+        of=of,
     )

@@ -45,6 +45,12 @@ def _ledger() -> click.Command:
     return ledger
 
 
+def _master() -> click.Command:
+    from roost.cli.master import master
+
+    return master
+
+
 def _meta() -> click.Command:
     from roost.cli.metadata import meta
 
@@ -71,6 +77,7 @@ COMMANDS: dict[str, tuple[str, Callable[[], click.Command]]] = {
     "doctor": ("Tell whether all is well with this machine and a channel.", _doctor),
     "inspect": ("Show what stands in a stopped node's files.", _inspect),
     "ledger": ("Make, write, read, end, repair and delete replicated ledgers.", _ledger),
+    "master": ("Keep the ledgers of a cluster whole.", _master),
     "meta": ("Serve the metadata of a cluster to this machine.", _meta),
     "node": ("Run a storage node, make its folder, check it.", _node),
     "sim": ("Play scenarios in a deterministic world, under faults.", _sim),

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from roost.cli.draining import decommission, forget
 from roost.cli.ending import FAILED, ends_well, epilog, misused
 from roost.cli.machine import clock, disk, holder, progress, rng
 from roost.cli.pipes import Pipes
@@ -137,3 +138,7 @@ def _verdict(entries: int, done: int, problems: int) -> str:
     told = counted(problems, "problem") if problems else "all good"
     whole = "1 entry" if entries == 1 else f"{entries} entries"
     return f"{whole} in files, {size(done)} checked: {told}\n"
+
+
+node.add_command(decommission)
+node.add_command(forget)

@@ -1,4 +1,4 @@
-"""Runs a node, or a metadata server, as a process: its loop, its lock, and the signals that end it.
+"""Runs a node, a master or a metadata server as a process: loop, lock, and signals that end it.
 
 The first SIGTERM or SIGINT stops the node in good order. From then on they mean what the system
 means by them, so that a second one ends the process at once, whatever it is doing: the node then
@@ -15,6 +15,7 @@ from typing import Any, Final
 import uvloop
 
 from roost.cli.machine import holder, keep_memory, log, pid, seams
+from roost.config.master import MasterConfig
 from roost.config.meta import MetaConfig
 from roost.config.node import NodeConfig
 from roost.host.log import Log
@@ -22,8 +23,16 @@ from roost.host.net import Address
 from roost.host.seams import Seams
 from roost.journal.plan import JournalSettings
 from roost.journal.record import HEADS_BYTES
+from roost.master.auditing import AuditSettings
+from roost.master.collecting import CollectSettings
+from roost.master.process import MasterProcess
+from roost.master.process import ProcessSettings as MasterProcessSettings
+from roost.master.scrubbing import ScrubSettings
+from roost.master.service import MasterSettings
 from roost.metadata.keeper import Keeper
+from roost.metadata.opening import open_store
 from roost.metadata.server import MetaSettings, run_meta
+from roost.metadata.store import MetadataStore
 from roost.node.identity import Identity, take
 from roost.node.membership import MembershipSettings, be_member
 from roost.node.process import NodeProcess, ProcessSettings, run_node
@@ -81,6 +90,49 @@ def run_metadata(config: MetaConfig) -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
+
+
+def run_master(config: MasterConfig) -> None:
+    """Run a master until told to end."""
+    events = log(config.log_format, config.log_level)
+    machine, settings = seams(), master_settings(config, holder())
+    url = config.cluster
+    assert url is not None, "it was validated"
+
+    async def opening() -> MetadataStore:
+        return await open_store(url, seams=machine, log=events, holder=settings.name)
+
+    async def main() -> None:
+        process = MasterProcess(settings, opening, seams=machine, log=events)
+        await process.run(_told_to_stop(events), serving=serving)
+        events.event("stopped")
+
+    def serving(process: MasterProcess) -> None:
+        http = None if process.http_address is None else str(process.http_address)
+        events.event("standing", http=http, **process.facts(), pid=pid())
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def master_settings(config: MasterConfig, name: str) -> MasterProcessSettings:
+    """Hand out what a master was configured to be."""
+    return MasterProcessSettings(
+        http=config.http,
+        name=name,
+        ttl_s=config.ttl_s,
+        master=MasterSettings(
+            grace_s=config.grace_s,
+            copy_bytes_per_s=config.copy_bytes_per_s,
+            scrub_bytes_per_s=config.scrub_bytes_per_s,
+            look_s=min(2.0, config.grace_s / 4),
+            audit=AuditSettings(
+                audit_s=min(10.0, config.grace_s / 2), copies_max=config.copies_max
+            ),
+            collect=CollectSettings(collect_s=config.collect_s, tombstone_s=config.tombstone_s),
+            scrub=ScrubSettings(round_s=config.scrub_round_s),
+        ),
+    )
 
 
 def _told_to_stop(events: Log) -> asyncio.Event:

@@ -14,6 +14,7 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
+from roost.config.master import MasterConfig
 from roost.config.meta import MetaConfig
 from roost.config.node import NodeConfig
 from roost.config.values import About, shown
@@ -45,7 +46,8 @@ class Section(msgspec.Struct, frozen=True):
 
 NODE: Final = Section("node", NodeConfig)
 META: Final = Section("meta", MetaConfig)
-SECTIONS: Final = (NODE, META)
+MASTER: Final = Section("master", MasterConfig)
+SECTIONS: Final = (NODE, META, MASTER)
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -137,6 +139,14 @@ def meta_config(chosen: Iterable[Chosen]) -> MetaConfig:
     """Make the configuration of a metadata server, likewise."""
     values, sources = _complete(chosen)
     config = MetaConfig(**values)
+    config.validate(sources)
+    return config
+
+
+def master_config(chosen: Iterable[Chosen]) -> MasterConfig:
+    """Make the configuration of a master, likewise."""
+    values, sources = _complete(chosen)
+    config = MasterConfig(**values)
     config.validate(sources)
     return config
 
