@@ -11,6 +11,7 @@ from roost.sim.scenarios import SCENARIOS, Scenario
 from tests.power import (
     channel_bugs,
     ledger_bugs,
+    master_bugs,
     metadata_bugs,
     node_bugs,
     node_group_bugs,
@@ -23,7 +24,7 @@ BUGS: Final = {
     "metadata": metadata_bugs.BUGS,
     "node": node_bugs.BUGS,
     "node_group": node_group_bugs.BUGS,
-    "ledger": ledger_bugs.BUGS,
+    "ledger": [*ledger_bugs.BUGS, *master_bugs.BUGS],
     "recovery": ledger_bugs.RECOVERY_BUGS,
 }
 """The bugs of each scenario."""

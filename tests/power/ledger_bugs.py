@@ -344,13 +344,15 @@ def reads_what_is_not_confirmed(patch: Patch) -> None:
 def named_before_it_is_copied(patch: Patch) -> None:
     """Repair names the new node, and has it copy then."""
 
-    async def copy_all(self: Any, now: Versioned, gone: Any) -> Versioned:
+    async def copy_all(self: Any, now: Versioned, gone: Any, leaving: Any) -> Versioned:
         candidates = [each.candidate for each in self._nodes.directory.nodes()]
-        for job in plan(now.document, gone=gone, candidates=candidates, rng=self._rng):
+        for job in plan(
+            now.document, gone=gone, leaving=leaving, candidates=candidates, rng=self._rng
+        ):
             document = with_copy(now.document, job)
             if document is not None:
                 now = await self._records.change(now, document)
-            await self._copy(job)
+            await self._copy(now.document, job)
         for node in now.document.laggards:
             now = await self._without(now, node)
         return now
@@ -361,6 +363,7 @@ def named_before_it_is_copied(patch: Patch) -> None:
 def copy_not_checked(patch: Patch) -> None:
     """Repair takes it that a copy that ended is whole."""
     patch.setattr("roost.ledger.repairing.is_copied", lambda *_: True)
+    patch.setattr("roost.ledger.repairing.named_entries", lambda *_: 0)
 
 
 def laggards_struck_off_unseen(patch: Patch) -> None:

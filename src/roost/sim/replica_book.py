@@ -217,6 +217,12 @@ class ReplicaBook:
 
     # The end
 
+    def named(self) -> None:
+        """Look once more at what closed ledgers name: nothing of it may have been dropped since."""
+        for page in self.pages.values():
+            if page.document is not None and page.document.phase is LedgerPhase.CLOSED:
+                self._check_named(page.document)
+
     def replicas(self, nodes: list[NodeId]) -> None:
         """Look at all that all nodes hold."""
         for ledger in self.pages:

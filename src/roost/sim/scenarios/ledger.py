@@ -38,6 +38,7 @@ from roost.sim.scenarios.ledger_clients import (
     Work,
     Writer,
 )
+from roost.sim.scenarios.ledger_masters import Masters
 from roost.sim.scenarios.ledger_plan import draw
 from roost.sim.world import Process, World
 from roost.types import EntryId, LedgerId, NodeId
@@ -127,7 +128,8 @@ class Story:
         self._world = world
         self._rng = world.rng("story")
         self.plan = plan = draw(world.rng("plan"))
-        names = [f"node-{number}" for number in range(plan.nodes)]
+        self._masters = Masters(world)
+        names = [f"node-{number}" for number in range(plan.nodes + self._masters.nodes_more)]
         self._nodes = {NodeId(name): Node(world, name) for name in names}
         self.book = ReplicaBook(lambda node, ledger: self._nodes[node].holds(ledger))
         self._metadata = SimMetadata(world)
@@ -135,6 +137,11 @@ class Story:
         self._writers = [Writer(self.work, f"writer-{n}") for n in range(plan.writers)]
         self._takers = [Taker(self.work, f"taker-{n}") for n in range(2)]
         self._processes: dict[str, Process] = {}
+        self._masters.use(self.work, self._metadata, self.holders)
+
+    def holders(self, ledger: LedgerId) -> list[str]:
+        """Name the nodes that hold anything of a ledger."""
+        return [name for name, node in self._nodes.items() if node.holds(ledger)]
 
     async def play(self) -> None:
         """Let it all happen."""
@@ -152,6 +159,7 @@ class Story:
             await node.serves.wait()
         for client in clients:
             self._processes[client.name] = world.host(client.name).start("client", client.main)
+        self._masters.begin({name: self._processes[name] for name in self._nodes})
         await self._rage()
         await self._heal()
 
@@ -340,16 +348,27 @@ class Story:
             process.disk.fail_none()
             self._revive(process)
         self.work.ended.ring()
-        healer = Healer(self.work, "healer")
+        self._masters.heal()
+        await self._all_whole("healer")
+        if self._masters.there:
+            await self._masters.churn()
+            await self._all_whole("healer-2")
+            await self._masters.finish()
+        self.work.look()
+        self.work.checked(self.book.named)
+        self.work.checked(lambda: self.book.replicas([*self._nodes]))
+
+    async def _all_whole(self, name: str) -> None:
+        """Have all ledgers closed, repaired and read."""
+        world = self._world
+        healer = Healer(self.work, name)
         try:
             async with asyncio.timeout(LIVENESS_S):
                 for writer in self._writers:
                     await writer.done.wait()
-                world.host("healer").start("client", healer.main)
+                world.host(name).start("client", healer.main)
                 await healer.done.wait()
         except TimeoutError:
             world.violate(f"liveness: not all has ended: {healer.failure or 'a writer is busy'}")
         if healer.done.is_set() and healer.failure:
             world.violate(f"liveness: all is well, and yet {healer.failure}")
-        self.work.look()
-        self.work.checked(lambda: self.book.replicas([*self._nodes]))

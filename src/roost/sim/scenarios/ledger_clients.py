@@ -9,7 +9,8 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
-from roost.errors import RoostError, Unavailable
+from roost.errors import NotFound, RoostError, Unavailable
+from roost.host.log import Log
 from roost.host.net import Address
 from roost.host.seams import Seams
 from roost.ledger.client import Ledgers
@@ -68,6 +69,8 @@ class Work:
         self.metadata = metadata
         self.ledgers: list[LedgerId] = []
         """All that were made, in order."""
+        self.deleted: set[LedgerId] = set()
+        """Those that somebody has begun to delete."""
         self.gone: set[NodeId] = set()
         """Nodes whose disks are lost."""
         self.ended = Bell()
@@ -94,19 +97,27 @@ class Work:
             for n, node in enumerate(self._nodes)
         ]
         return Ledgers(
-            _Told(self, self.metadata.handle(name, seams.clock)),
+            self.told(self.metadata.handle(name, seams.clock)),
             FixedNodes(known),
             net=seams.net,
             clock=seams.clock,
             rng=seams.rng,
             cluster=CLUSTER,
             name=name,
-            log=_Said(self.world, name),
+            log=self.said(name),
             appending=plan.appending,
             patience=plan.patience,
             recovering=plan.recovering,
             change_timeout_s=10.0,
         )
+
+    def told(self, store: MetadataStore) -> MetadataStore:
+        """Make a store whose every change the book hears of at once."""
+        return _Told(self, store)
+
+    def said(self, name: str) -> Log:
+        """Make a log that is a part of the history."""
+        return _Said(self.world, name)
 
     def look(self) -> None:
         """Tell the book all that changed in the metadata."""
@@ -395,21 +406,28 @@ class Healer:
         ledgers = self._work.client(self.name, seams)
         try:
             for ledger in self._work.ledgers:
-                self.failure = f"ledger {ledger} is not closed"
-                await ledgers.recover(ledger, epoch=Epoch(3), timeout_s=LONG_S)
-                self._work.look()
-                self.failure = f"ledger {ledger} is not repaired"
-                while not await ledgers.repair(ledger, gone={*self._work.gone}):
-                    self._work.look()
-                    await asyncio.sleep(0.2)
-                self._work.look()
-                self.failure = f"ledger {ledger} is not read"
-                await self._read_all(ledgers, ledger)
+                try:
+                    await self._make_whole(ledgers, ledger)
+                except NotFound:
+                    if ledger not in self._work.deleted:
+                        raise
             self.failure = ""
         except RoostError as error:
             self.failure += f": {error!r}"
         self.done.set()
         await asyncio.Event().wait()
+
+    async def _make_whole(self, ledgers: Ledgers, ledger: LedgerId) -> None:
+        self.failure = f"ledger {ledger} is not closed"
+        await ledgers.recover(ledger, epoch=Epoch(3), timeout_s=LONG_S)
+        self._work.look()
+        self.failure = f"ledger {ledger} is not repaired"
+        while not await ledgers.repair(ledger, gone={*self._work.gone}):
+            self._work.look()
+            await asyncio.sleep(0.2)
+        self._work.look()
+        self.failure = f"ledger {ledger} is not read"
+        await self._read_all(ledgers, ledger)
 
     async def _read_all(self, ledgers: Ledgers, ledger: LedgerId) -> None:
         document = await ledgers.describe(ledger)
