@@ -8,6 +8,7 @@ import pytest
 
 from roost.errors import Conflict, NotFound
 from roost.ledger.client import Ledgers
+from roost.ledger.nodes import RegisteredNodes
 from roost.ledger.repair import Job, with_copy
 from roost.master.emptying import Left, forget_empty_node, left_on
 from roost.metadata.drains import draining, mark_draining, unmark_draining
@@ -210,6 +211,26 @@ def test_a_node_that_is_to_be_emptied_gives_what_it_has_and_gets_nothing() -> No
         await stopped(working)
 
     play(program, nodes=6)
+
+
+def test_writers_choose_no_node_that_is_to_be_emptied() -> None:
+    async def program(cluster: Cluster) -> None:
+        await arrive(cluster)
+        handle = store(cluster)
+        await mark_draining(handle, "node-1", wall=1.0)
+        nodes = await RegisteredNodes.open(handle)
+        following = asyncio.ensure_future(nodes.run())
+
+        def writable() -> set[str]:
+            return {each.candidate.node for each in nodes.nodes() if each.candidate.writable}
+
+        assert writable() == {"node-0", "node-2", "node-3"}
+        await mark_draining(handle, "node-2", wall=1.0)
+        await unmark_draining(handle, "node-1")
+        await until(lambda: writable() == {"node-0", "node-1", "node-3"})
+        await stopped(following)
+
+    play(program)
 
 
 def test_an_empty_node_can_be_forgotten_once_it_is_stopped() -> None:
