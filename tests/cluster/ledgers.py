@@ -37,6 +37,9 @@ NAMES: Final = ("alice", "bob", "carol", "dave", "erin")
 RECORDS: Final = 100
 """In each entry."""
 
+UNDER_WAY: Final = 64
+"""Entries that are not acknowledged yet."""
+
 HASTY: Final = AppendSettings(node_timeout_s=0.4, spare_retry_s=0.5, append_timeout_s=60.0)
 SHORT: Final = Patience(connect_s=0.5, call_s=1.0, tell_s=0.5)
 
@@ -132,7 +135,7 @@ class Load:
     """Appends entry after entry, some under way at once, and notes which were acknowledged."""
 
     def __init__(
-        self, writer: LedgerWriter, under_way: int = 64, noted: Path | None = None
+        self, writer: LedgerWriter, under_way: int = UNDER_WAY, noted: Path | None = None
     ) -> None:
         self.acked = -1
         """The last entry that was acknowledged; entries are in order."""

@@ -23,6 +23,7 @@ from roost.ledger.opening import Cluster
 from roost.metadata.ledgers import LedgerPhase
 from roost.types import EntryId, Epoch, LedgerId, NodeId
 from tests.cluster.ledgers import (
+    UNDER_WAY,
     Load,
     RealCluster,
     a_cluster,
@@ -391,10 +392,11 @@ def test_networks_that_are_cut_lose_nothing_and_a_writer_behind_a_cut_is_stopped
                 if many < 3:
                     await until(load, load.acked + 300)  # it goes on without them
                 else:
-                    await asyncio.sleep(1.0)
-                    held = load.acked
-                    await asyncio.sleep(0.5)
-                    assert load.acked == held, "nobody is left who could have it"
+                    # What one of them has acknowledged may still get its second copy on the
+                    # node that is left; nothing that came later can.
+                    held = load.acked + UNDER_WAY
+                    await asyncio.sleep(1.5)
+                    assert load.acked <= held, "nobody is left who could have it"
                 for host in cut:
                     net.wires.heal(host)
                 await until(load, load.acked + 300)
