@@ -8,8 +8,13 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include "_crc.h"
 
+enum { LARGE_MIN = 256 << 10 };
 enum { FRAME_HEAD = 16, FRAME_CHECKED = 8, FRAME_COUNTED = 4 };
 enum { BLOCK_HEAD = 28, BLOCK_CHECKED = 8, BLOCK_FRONT = 0x01E27A, PAYLOAD_MAX = 16 << 20 };
 enum { BLOCK_MAX = BLOCK_HEAD + PAYLOAD_MAX, SLOT_BYTES = 16 };
@@ -17,6 +22,19 @@ enum { ADD_KIND = 2, ADD_BODY = 16, ADD_HEAD = FRAME_HEAD + ADD_BODY + BLOCK_HEA
 enum { RECORD_HEAD = 48, RECORD_CHECKED = 8, RECORD_MAGIC = 0x6A526F7E };
 
 static const uint64_t ENTRY_MAX = ((uint64_t)1 << 36) - 1;
+
+/* Let the system give large memory in large pages, where it does that for who asks: to clear a page
+ * of 4 KiB when it is first written costs as much as to fill it. */
+static inline void pages_large(uint8_t *at, size_t size) {
+#if defined(MADV_HUGEPAGE)
+    const uintptr_t page = 4096, from = (uintptr_t)at & ~(page - 1);
+    if (size >= LARGE_MIN)
+        (void)madvise((void *)from, (uintptr_t)at + size - from, MADV_HUGEPAGE);
+#else
+    (void)at;
+    (void)size;
+#endif
+}
 
 static inline uint64_t get_le64(const uint8_t *at) {
     return get_le32(at) | (uint64_t)get_le32(at + 4) << 32;

@@ -10,7 +10,7 @@ Which of many things is wrong, and how that is said, is decided in Python, where
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytearray cimport PyByteArray_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromObject
 from cpython.sequence cimport (
@@ -25,6 +25,7 @@ from libc.string cimport memcpy
 from roost.wire.frame import Frame
 
 cdef extern from "_kernel.h" nogil:
+    void pages_large(uint8_t *at, size_t size)
     enum:
         ADD_BODY
         ADD_HEAD
@@ -103,7 +104,9 @@ def blank(Py_ssize_t size):
     """Give memory that is about to be written; what is in it means nothing."""
     if size < 0:
         raise ValueError("negative count")
-    return PyByteArray_FromStringAndSize(NULL, size)
+    made = PyByteArray_FromStringAndSize(NULL, size)
+    pages_large(<uint8_t *>PyByteArray_AS_STRING(made), size)
+    return made
 
 
 def read_add(bytes body not None, blob):
