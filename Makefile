@@ -80,8 +80,7 @@ check: $(SYNCED) $(ETCD)  ## format, lint, types, imports, tidiness, unit tests,
 
 test: $(SYNCED) $(ETCD)  ## everything: all tests with coverage by branch, and seeds, within 20 minutes
 	$(HABITS)
-	$(BIN)/coverage run -m pytest
-	$(BIN)/coverage report
+	$(BIN)/pytest -n $(JOBS) --dist worksteal --cov --cov-report=term
 	@$(call play,$(SEEDS_TEST))
 
 sim: $(SYNCED)  ## play seeds of the simulator: SCENARIO=echo SEED=0 SEEDS=1000 JOBS=2
