@@ -4,6 +4,7 @@ A folder is filled once, by one life that ended well and one that was killed; ea
 copies of it gets one flipped bit, and is opened and read whole.
 """
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -46,6 +47,8 @@ def life(folder: Path, program: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
     tasks = SimTasks(loop, Random(2))
     seams = Seams(SystemClock(), quick(), AsyncioNet(), Random(3), tasks)
 
+    before = descriptors()
+
     async def main() -> T:
         return await program(await opened(seams, BROAD, folder=folder))
 
@@ -57,6 +60,13 @@ def life(folder: Path, program: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
         loop.run_until_complete(_turn())
         tasks.bury()
         loop.close()
+        for descriptor in descriptors() - before:  # as the end of a process closes them
+            os.close(descriptor)
+
+
+def descriptors() -> set[int]:
+    listed = [*Path("/proc/self/fd").iterdir()]
+    return {int(path.name) for path in listed if path.exists()}
 
 
 async def _turn() -> None:

@@ -17,3 +17,7 @@ class Bug(msgspec.Struct, frozen=True):
     name: str
     plant: Callable[[pytest.MonkeyPatch], None]
     seeds_max: int
+
+    rare: bool = False
+    """Whether so many take minutes, so that only `make power` looks; a transcript or a test of its
+    own then catches it in every run."""

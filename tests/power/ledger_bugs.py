@@ -378,7 +378,7 @@ BUGS: Final = [
     Bug("ack out of order", ack_out_of_order, 200),
     Bug("acks one too few", acks_one_too_few, 200),
     Bug("acks not frozen during a change", acks_not_frozen_during_a_change, 100),
-    Bug("acks of the replaced count", acks_of_the_replaced_count, 400),
+    Bug("acks of the replaced count", acks_of_the_replaced_count, 2000, rare=True),
     Bug("nothing sent to the new node", nothing_sent_to_the_new_node, 100),
     Bug("changes without compare", changes_without_compare, 100),
     Bug("closes without compare", closes_without_compare, 100),
