@@ -5,7 +5,7 @@ it, as for a node: `grace_s`, `--grace-s`, `ROOST_MASTER_GRACE_S`.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
@@ -18,9 +18,10 @@ from roost.config.values import (
     MIB,
     TIB,
     About,
+    LogFormat,
+    LogLevel,
     a_count,
     a_size,
-    one_of,
     seconds,
 )
 from roost.errors import Invalid
@@ -93,20 +94,8 @@ class MasterConfig(msgspec.Struct, frozen=True, kw_only=True):
             "How long it takes until another master is elected for one that died.", a_count(2, 3600)
         ),
     ] = 10
-    log_format: Annotated[
-        Literal["auto", "json", "console"],
-        About(
-            "How events are written to stderr; auto is console on a terminal, json elsewhere.",
-            one_of("auto", "json", "console"),
-        ),
-    ] = "auto"
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        About(
-            "Which events are left out: what matters less.",
-            one_of("debug", "info", "warning", "error"),
-        ),
-    ] = "info"
+    log_format: LogFormat = "auto"
+    log_level: LogLevel = "info"
 
     def validate(self, sources: Mapping[str, str] | None = None) -> None:
         """Refuse what cannot work; `sources` tells where each field was given."""

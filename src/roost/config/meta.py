@@ -6,7 +6,7 @@ as for a node: `history_max`, `--history-max`, `ROOST_META_HISTORY_MAX`.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
@@ -16,8 +16,9 @@ from roost.config.values import (
     A_SWITCH,
     AN_ADDRESS,
     About,
+    LogFormat,
+    LogLevel,
     a_count,
-    one_of,
     seconds,
 )
 from roost.errors import Invalid
@@ -50,20 +51,8 @@ class MetaConfig(msgspec.Struct, frozen=True, kw_only=True):
         int,
         About("How many processes are connected at once; more are refused.", a_count(1, 1_000_000)),
     ] = 1000
-    log_format: Annotated[
-        Literal["auto", "json", "console"],
-        About(
-            "How events are written to stderr; auto is console on a terminal, json elsewhere.",
-            one_of("auto", "json", "console"),
-        ),
-    ] = "auto"
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        About(
-            "Which events are left out: what matters less.",
-            one_of("debug", "info", "warning", "error"),
-        ),
-    ] = "info"
+    log_format: LogFormat = "auto"
+    log_level: LogLevel = "info"
     drain_s: Annotated[
         float,
         About("How long a stopping server waits for what is under way.", seconds(0, 3600)),

@@ -23,6 +23,8 @@ from roost.config.values import (
     MIB,
     TIB,
     About,
+    LogFormat,
+    LogLevel,
     a_count,
     a_size,
     one_of,
@@ -163,20 +165,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             a_size(64 * KIB, TIB),
         ),
     ] = 32 * MIB
-    log_format: Annotated[
-        Literal["auto", "json", "console"],
-        About(
-            "How events are written to stderr; auto is console on a terminal, json elsewhere.",
-            one_of("auto", "json", "console"),
-        ),
-    ] = "auto"
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        About(
-            "Which events are left out: what matters less.",
-            one_of("debug", "info", "warning", "error"),
-        ),
-    ] = "info"
+    log_format: LogFormat = "auto"
+    log_level: LogLevel = "info"
     drain_s: Annotated[
         float,
         About("How long a stopping node waits for what is under way.", seconds(0, 3600)),

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -169,6 +169,22 @@ def shown(value: object) -> str:
         unit = next((unit for unit, size in _BINARY.items() if value and value % size == 0), "")
         return f"{value // _BINARY[unit]}{unit}" if unit else str(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+LogFormat = Annotated[
+    Literal["auto", "json", "console"],
+    About(
+        "How events are written to stderr; auto is console on a terminal, json elsewhere.",
+        one_of("auto", "json", "console"),
+    ),
+]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    About(
+        "Which events are left out: what matters less.",
+        one_of("debug", "info", "warning", "error"),
+    ),
+]
 
 
 def _text(value: object) -> str:
